@@ -119,21 +119,21 @@ fn any_answer() -> impl Strategy<Value = (Dialect, Vec<Delta>)> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read((dialect, deltas) in any_answer()) {
+    fn encoded_stream_decodes_to_same_deltas((dialect, deltas) in any_answer()) {
         let pieces = dialect.encode_stream("m", &deltas);
         prop_assert!(pieces.iter().all(|piece| piece.ends_with("\n\n")), "{pieces:?}");
         prop_assert_eq!(apart(read(dialect, &pieces).unwrap()), apart(deltas));
     }
 
     #[test]
-    fn what_is_written_whole_is_read((dialect, deltas) in any_answer()) {
+    fn encoded_response_decodes_to_same_content((dialect, deltas) in any_answer()) {
         let whole = dialect.decode_response("p", &dialect.encode_response("m", &deltas), NOW).unwrap();
         let (said, usage) = apart(deltas);
         prop_assert_eq!(apart(whole), (joined(said), usage));
     }
 
     #[test]
-    fn an_answer_that_breaks_off_is_never_complete((dialect, deltas) in any_answer(), cut in 0_usize..99) {
+    fn truncated_stream_never_yields_stop((dialect, deltas) in any_answer(), cut in 0_usize..99) {
         let pieces = dialect.encode_stream("m", &deltas);
         let read = read(dialect, &pieces[..cut % pieces.len()]).unwrap();
         let is_end = |delta: &Delta| matches!(delta, Delta::Stopped(_));
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn an_answer_that_is_kept_is_heard_once_wherever_it_breaks_off(
+    fn stored_stream_cut_anywhere_resumes_each_delta_once(
         deltas in answer(Dialect::OpenaiResponses),
         cut in 0_usize..99,
     ) {
@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn only_an_answer_that_is_kept_has_places((dialect, deltas) in any_answer()) {
+    fn only_stored_openai_responses_yield_cursors((dialect, deltas) in any_answer()) {
         let is_place = |delta: &Delta| matches!(delta, Delta::Cursor(_));
         let pieces = dialect.encode_stream("m", &deltas);
         prop_assert!(!read(dialect, &pieces).unwrap().iter().any(is_place));
@@ -192,7 +192,7 @@ fn tool_call(id: &str, arguments: &str) -> Delta {
 }
 
 #[test]
-fn the_first_piece_opens_the_last_ends_and_each_text_has_its_own() {
+fn stream_encodes_as_opening_one_piece_per_text_and_end() {
     let deltas = [text("Hel"), text("lo"), Delta::Stopped(StopReason::EndTurn)];
     for dialect in Dialect::ALL {
         let pieces = dialect.encode_stream("m", &deltas);
@@ -206,7 +206,7 @@ fn the_first_piece_opens_the_last_ends_and_each_text_has_its_own() {
 }
 
 #[test]
-fn the_arguments_of_two_calls_take_turns() {
+fn arguments_of_two_tool_calls_are_interleaved() {
     let deltas = [
         tool_call("a", r#"{"one":1,"x":2}"#),
         tool_call("b", r#"{"two":1,"x":2}"#),
@@ -227,7 +227,7 @@ fn the_arguments_of_two_calls_take_turns() {
 }
 
 #[test]
-fn events_of_responses_are_numbered_without_gaps() {
+fn responses_sequence_numbers_have_no_gaps() {
     let deltas = [
         Delta::ReasoningDone(Reasoning {
             text: "Hm.".to_owned(),
@@ -249,7 +249,7 @@ fn events_of_responses_are_numbered_without_gaps() {
 }
 
 #[test]
-fn redacted_reasoning_comes_back_as_it_was() {
+fn redacted_reasoning_round_trips_unchanged() {
     let data = "b3V0bGFzdA==".to_owned();
     let deltas = [
         Delta::ReasoningDone(Reasoning {
@@ -291,7 +291,7 @@ fn errors_in_a_stream_are_read_in_every_form() {
 }
 
 #[test]
-fn signs_of_life_and_unknown_frames_say_nothing() {
+fn keepalive_and_unknown_frames_yield_no_deltas() {
     for dialect in Dialect::ALL {
         let mut reader = dialect.decoder("p");
         let mut deltas = Vec::new();
@@ -307,7 +307,7 @@ fn signs_of_life_and_unknown_frames_say_nothing() {
 }
 
 #[test]
-fn a_call_that_was_cut_short_comes_after_the_whole_ones_and_is_no_call() {
+fn truncated_call_is_encoded_last_and_read_as_incomplete() {
     let deltas = [
         text("Let me look."),
         tool_call("a", r#"{"path":"one.txt"}"#),
@@ -336,7 +336,7 @@ fn a_call_that_was_cut_short_comes_after_the_whole_ones_and_is_no_call() {
 }
 
 #[test]
-fn only_what_was_written_last_is_incomplete() {
+fn only_last_output_item_is_incomplete() {
     let deltas = [
         text("Let me look."),
         tool_call("a", "{}"),
@@ -351,7 +351,7 @@ fn only_what_was_written_last_is_incomplete() {
 }
 
 #[test]
-fn reasoning_that_was_cut_short_has_no_proof() {
+fn truncated_reasoning_has_no_signature() {
     let done = Delta::ReasoningDone(Reasoning {
         model: None,
         text: "Hm.".to_owned(),

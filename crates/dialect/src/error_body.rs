@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shape_gives_its_message_and_its_code() {
+    fn every_body_shape_yields_message_and_code() {
         let table = [
             (
                 r#"{"error":{"type":"overloaded_error","message":"Busy"}}"#,
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_structure_that_was_cut_says_nothing_of_the_request_that_it_holds() {
+    fn truncated_body_does_not_leak_echoed_request() {
         let long = "secret prompt, context length exceeded ".repeat(3000);
         let body =
             format!(r#"{{"detail":[{{"input":{{"messages":"{long}"}},"msg":"Field required"}}]}}"#);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_inside_counts_only_where_the_response_went_well() {
+    fn body_status_is_used_only_without_http_error_status() {
         let read_as = |status, body| {
             let (transport, at) = (Transport::Stream, Timestamp::default());
             parse(RawError {
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_body_sends_back_of_the_request_is_not_kept() {
+    fn echoed_request_fields_are_not_kept() {
         let failure = seen(
             r#"{"error":{"message":"Bad","param":"secret prompt"},"input":{"prompt":"secret"}}"#,
         );
@@ -419,12 +419,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn anything_is_read(body in "(?s).{0,400}") {
+        fn any_body_parses_without_panic(body in "(?s).{0,400}") {
             seen(&body);
         }
 
         #[test]
-        fn anything_that_looks_like_json_is_read(body in r#"[\[\]{}:,"'a-z0-9 \\]{0,200}"#) {
+        fn json_like_body_parses_without_panic(body in r#"[\[\]{}:,"'a-z0-9 \\]{0,200}"#) {
             seen(&body);
         }
     }

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_clients_accept_is_read() {
+    fn nan_huge_numbers_surrogates_and_deep_nesting_parse() {
         let deep = format!(
             r#"{{"x":{}"]"{},"y":1}}"#,
             "[".repeat(9999),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn two_halves_of_a_character_are_put_together() {
+    fn surrogate_pair_split_across_texts_is_joined() {
         let mut lenient = LenientParser::default();
         assert_eq!(lenient.parse(r#"["a\ud83d"]"#), Some(json!(["a"])));
         assert_eq!(lenient.parse(r#"["b"]"#), Some(json!(["b"])));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_or_is_no_json_is_not_made_up() {
+    fn truncated_or_non_json_text_is_rejected() {
         let table = [
             "",
             "NaN",
@@ -226,12 +226,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn anything_is_read_or_refused(text in r#"[{\[]([\[\]{}:,"\\a-fu0-9é😀.-]|\\ud83d|\\ude00|NaN|1e999){0,60}"#) {
+        fn any_text_parses_without_panic(text in r#"[{\[]([\[\]{}:,"\\a-fu0-9é😀.-]|\\ud83d|\\ude00|NaN|1e999){0,60}"#) {
             parse(&text);
         }
 
         #[test]
-        fn what_is_strictly_json_needs_no_repair(text in r#"(\PC|["\\])*"#) {
+        fn strict_json_is_not_changed_by_repair(text in r#"(\PC|["\\])*"#) {
             let json = json!({ "x": [text, 1.5, null] });
             let repaired = LenientParser::default().repair(&json.to_string()).unwrap();
             prop_assert_eq!(repaired, json.to_string());

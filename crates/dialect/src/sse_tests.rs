@@ -84,7 +84,7 @@ fn event(name: &str, data: &str) -> (String, String) {
 // --- tables ---
 
 #[test]
-fn the_forms_of_the_standard_are_read() {
+fn standard_event_forms_are_decoded() {
     let table: [(&[u8], Events); 14] = [
         (b"data: a\n\n", vec![event("", "a")]),
         (b"data:a\r\n\r\n", vec![event("", "a")]),
@@ -110,7 +110,7 @@ fn the_forms_of_the_standard_are_read() {
 }
 
 #[test]
-fn characters_survive_a_cut_in_their_middle() {
+fn multibyte_characters_survive_chunk_boundaries() {
     let bytes = "\u{feff}data: é漢🦀\n\n".as_bytes();
     for cut in 0..=bytes.len() {
         assert_eq!(
@@ -121,7 +121,7 @@ fn characters_survive_a_cut_in_their_middle() {
 }
 
 #[test]
-fn frames_are_the_bytes_as_they_came() {
+fn raw_frames_are_the_unchanged_input_bytes() {
     let table: [(&[u8], &[&[u8]]); 7] = [
         (b"data: a\n\nda", &[b"data: a\n\n"]),
         (
@@ -143,7 +143,7 @@ fn frames_are_the_bytes_as_they_came() {
 }
 
 #[test]
-fn an_event_is_given_out_with_the_byte_that_ends_it() {
+fn event_is_emitted_with_its_final_byte() {
     for bytes in ["data: a\r\r", "data: a\r\n\r", "data: a\n\n", "data: a\n\r"] {
         let (before, last) = bytes.split_at(bytes.len() - 1);
         let mut decoder = Decoder::new(100);
@@ -158,7 +158,7 @@ fn an_event_is_given_out_with_the_byte_that_ends_it() {
 }
 
 #[test]
-fn a_line_feed_that_comes_late_is_a_frame_of_its_own_and_no_blank_line() {
+fn late_line_feed_is_its_own_frame_and_not_a_blank_line() {
     let decoded = Decoded::of(100, [&b"data: a\r"[..], b"\ndata: b\r\n\r", b"\n", b"\n"]);
     let raw: Vec<&[u8]> = decoded.frames.iter().map(|(raw, _)| &raw[..]).collect();
     assert_eq!(raw, [&b"data: a\r\ndata: b\r\n\r"[..], b"\n", b"\n"]);
@@ -166,7 +166,7 @@ fn a_line_feed_that_comes_late_is_a_frame_of_its_own_and_no_blank_line() {
 }
 
 #[test]
-fn what_is_no_field_is_stray() {
+fn lines_without_known_field_are_stray() {
     let page = "<html>\n<p>data: no</p>\n\n</html>";
     let long = format!("{{{}", "🦀".repeat(MAX_STRAY_BYTES));
     let table = [
@@ -188,7 +188,7 @@ fn what_is_no_field_is_stray() {
 }
 
 #[test]
-fn the_limit_is_the_same_with_and_without_an_end_in_one_chunk_and_in_many() {
+fn frame_limit_is_independent_of_chunking() {
     let line = "x".repeat(98);
     for (input, fits) in [
         (format!("{line}\n\n"), true),
@@ -208,7 +208,7 @@ fn the_limit_is_the_same_with_and_without_an_end_in_one_chunk_and_in_many() {
 }
 
 #[test]
-fn too_long_a_frame_leaves_the_decoder_in_error_with_what_it_has() {
+fn oversized_frame_is_a_lasting_error_and_keeps_its_bytes() {
     let mut decoder = Decoder::new(100);
     decoder.push(b"data: a\n\n");
     decoder.push("<html> is long. ".repeat(10).as_bytes());
@@ -306,14 +306,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn another_decoder_reads_the_same(bytes in input(), sizes in sizes()) {
+    fn decoder_matches_sse_stream_crate(bytes in input(), sizes in sizes()) {
         let decoded = Decoded::of(1 << 20, cut(&bytes, &sizes));
         prop_assert_eq!(&decoded.events, &decoded_elsewhere(&bytes, &sizes));
         prop_assert_eq!(decoded.events, decode(&cut(&bytes, &sizes)));
     }
 
     #[test]
-    fn any_chunking_gives_the_same(bytes in input(), sizes in sizes(), limit in 1_usize..100) {
+    fn chunking_does_not_change_decoded_events(bytes in input(), sizes in sizes(), limit in 1_usize..100) {
         let whole = Decoded::of(limit, [&bytes[..]]);
         let pieces = Decoded::of(limit, cut(&bytes, &sizes));
         prop_assert_eq!(&pieces.events, &whole.events);
@@ -329,7 +329,7 @@ proptest! {
     }
 
     #[test]
-    fn each_frame_says_by_itself_what_it_said_among_the_others(bytes in input(), sizes in sizes()) {
+    fn frame_decodes_alone_as_within_the_stream(bytes in input(), sizes in sizes()) {
         let decoded = Decoded::of(1 << 20, cut(&bytes, &sizes));
         for (index, (raw, event)) in decoded.frames.into_iter().enumerate() {
             // A byte order mark counts only at the beginning of the stream.
@@ -341,14 +341,14 @@ proptest! {
     }
 
     #[test]
-    fn stray_lines_are_those_of_no_field(mut bytes in input(), sizes in sizes()) {
+    fn stray_text_matches_reference_implementation(mut bytes in input(), sizes in sizes()) {
         bytes.push(b'\n');
         let decoded = Decoded::of(1 << 20, cut(&bytes, &sizes));
         prop_assert_eq!(decoded.stray, stray_lines(&bytes));
     }
 
     #[test]
-    fn what_is_sent_is_what_is_read(name in "[^\r\n]{0,9}", data in "[^\r]{0,40}", lines in "[a\r\n]{0,9}") {
+    fn wire_encoding_round_trips_through_decoder(name in "[^\r\n]{0,9}", data in "[^\r]{0,40}", lines in "[a\r\n]{0,9}") {
         let sent = Event { name: name.clone(), data };
         prop_assert_eq!(decode(&[sent.to_wire().as_bytes()]), [event(&name, &sent.data)]);
         let sent = Event { name: lines.clone(), data: lines.clone() };

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wall_clock_that_stands_still_does_not_prolong_a_wait() {
+    async fn frozen_wall_clock_does_not_prolong_wait() {
         let clock = WallClock::with_machine_clock(|| 1_800_000_000_000, NonZeroU32::MIN);
         let start = Instant::now();
         clock
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wall_clock_that_jumps_ahead_ends_a_wait_within_a_second() {
+    async fn wall_clock_jump_ends_wait_within_a_second() {
         use std::sync::atomic::{AtomicU64, Ordering};
         static MACHINE: AtomicU64 = AtomicU64::new(1_800_000_000_000);
         let clock =
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_that_leaves_the_calendar_is_refused() {
+    fn clock_scale_beyond_timestamp_range_is_refused() {
         assert!(WallClock::scaled(NonZeroU32::MAX).is_none());
     }
 

@@ -116,7 +116,7 @@ mod tests {
     use outlast_kernel::Timestamp;
 
     #[test]
-    fn a_key_is_taken_out_of_bytes_that_are_no_text() {
+    fn key_is_scrubbed_from_non_utf8_bytes() {
         let key = Credential::new("planted-key-0123456789".to_owned());
         let said =
             Bytes::from_static(b"caf\xe9 planted-key-0123456789planted-key-0123456789 planted-");
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_key_nor_its_beginning_is_left() {
+    fn key_and_key_prefix_are_scrubbed_from_failure() {
         let key = Credential::new("planted-key-0123456789".to_owned());
         let table = [
             ("bad planted-key-0123456789!", "bad [secret]!"),

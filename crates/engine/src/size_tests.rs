@@ -24,7 +24,7 @@ fn image(bytes: usize) -> Part {
 }
 
 #[test]
-fn prose_has_a_token_for_about_four_bytes_and_json_and_other_scripts_have_more() {
+fn token_estimate_is_denser_for_json_and_cjk() {
     let table = [
         ("The quick brown fox jumps over the lazy dog.", 3.6, 4.1),
         (r#"{"path":"src/main.rs","limit":20}"#, 2.5, 3.3),
@@ -42,7 +42,7 @@ fn prose_has_a_token_for_about_four_bytes_and_json_and_other_scripts_have_more()
 }
 
 #[test]
-fn an_image_has_the_same_tokens_whatever_its_bytes() {
+fn image_tokens_do_not_depend_on_bytes() {
     let of = |bytes| request_tokens(&request(vec![message(image(bytes))]));
     assert_eq!((of(10), of(1_000_000)), (1504, 1504));
     let request = request(vec![message(image(1000)), Message::user("hello")]);
@@ -85,7 +85,7 @@ fn the_system_prompt_and_the_tools_are_counted() {
 }
 
 #[test]
-fn what_was_billed_counts_for_its_messages_and_the_estimate_for_those_after() {
+fn billed_tokens_count_for_old_messages_estimate_for_new() {
     let asked = request(vec![Message::user("hello"), Message::user("x".repeat(400))]);
     let seen = |tokens, messages| {
         request_tokens_with_billing(&asked, Some(BilledTokens { tokens, messages }))
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_has_less_than_a_token_for_four_bytes(text in ".{0,300}") {
+    fn text_has_at_least_one_token_per_four_bytes(text in ".{0,300}") {
         prop_assert!(text_tokens(&text) * 4 >= length(&text));
         prop_assert!(text_tokens(&text) <= length(&text) + 1);
     }

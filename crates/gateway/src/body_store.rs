@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_share_a_file_and_come_back_as_they_were() {
+    async fn bodies_share_files_and_read_back_unchanged() {
         let folder = tempfile::TempDir::new().unwrap();
         let spool = BodyStore::new(Some(folder.path().to_owned()));
         let mut kept = Vec::new();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_room_of_a_file_is_used_again_when_its_bodies_are_gone() {
+    async fn file_space_is_reused_after_body_is_dropped() {
         let folder = tempfile::TempDir::new().unwrap();
         let spool = BodyStore::new(Some(folder.path().to_owned()));
         for number in 0..=255 {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_body_is_sent_piece_by_piece() {
+    async fn large_body_is_sent_in_pieces() {
         let folder = tempfile::TempDir::new().unwrap();
         let spool = BodyStore::new(Some(folder.path().to_owned()));
         let bytes: Bytes = (0..=250).cycle().take(MAX_MEMORY_BYTES + 5).collect();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_no_file_can_be_had_the_body_stays_in_memory() {
+    async fn body_stays_in_memory_when_no_file_is_available() {
         let gone = BodyStore::new(Some(PathBuf::from("/dev/null/spool")));
         for spool in [gone, BodyStore::new(None)] {
             let kept = spool.store(Body::Memory(body(7))).await;

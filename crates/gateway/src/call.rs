@@ -306,7 +306,7 @@ mod tests {
 
     /// Ten thousand of them wait at once.
     #[test]
-    fn a_request_that_is_held_takes_little_room() {
+    fn held_request_size_is_bounded() {
         let all = size_of::<Call>() + future_size(Call::run);
         assert!(all <= 3584, "{all} bytes");
     }

@@ -183,14 +183,14 @@ fn json_of(reply: &TestResponse) -> Value {
 }
 
 #[test]
-fn paths_of_providers_are_not_ours() {
+fn provider_paths_are_not_control_paths() {
     for path in ["/", "/v1/messages", "/_outlastish", "/metrics/x", "/health"] {
         assert!(!is_control_path(path), "{path}");
     }
 }
 
 #[test]
-fn anybody_may_ask_whether_it_is_well() {
+fn health_needs_no_token_and_reports_draining() {
     let bench = FakeGateway::new();
     for path in ["/healthz", "/_outlast/health"] {
         let reply = bench.send(false, &format!("GET {path}"), "");
@@ -207,7 +207,7 @@ fn anybody_may_ask_whether_it_is_well() {
 }
 
 #[test]
-fn nothing_else_is_shown_or_done_without_the_token() {
+fn control_paths_and_exposed_metrics_require_token() {
     let bench = FakeGateway::new();
     for line in [
         "GET /_outlast/status",
@@ -232,7 +232,7 @@ fn nothing_else_is_shown_or_done_without_the_token() {
 }
 
 #[test]
-fn numbers_are_for_a_scraper_and_say_how_many_accounts_are_blocked() {
+fn metrics_report_blocked_accounts_in_scraper_format() {
     let bench = FakeGateway::new();
     let reply = bench.get("/metrics");
     assert_eq!(reply.content_type, metrics::CONTENT_TYPE);
@@ -244,7 +244,7 @@ fn numbers_are_for_a_scraper_and_say_how_many_accounts_are_blocked() {
 }
 
 #[test]
-fn status_shows_everything_and_can_be_read_back() {
+fn status_json_is_complete_and_round_trips() {
     let bench = FakeGateway::new();
     bench.metrics.resumed("claude-code");
     let reply = bench.get("/_outlast/status");
@@ -261,7 +261,7 @@ fn status_shows_everything_and_can_be_read_back() {
 }
 
 #[test]
-fn one_wait_or_all_can_be_ended() {
+fn retry_now_ends_one_wait_or_all() {
     let bench = FakeGateway::new();
     let path = "/_outlast/retry-now";
     assert_eq!(
@@ -281,7 +281,7 @@ fn one_wait_or_all_can_be_ended() {
 }
 
 #[test]
-fn a_body_that_may_mean_something_else_does_nothing() {
+fn malformed_control_body_is_rejected_without_effect() {
     let bench = FakeGateway::new();
     for body in ["{\"di\":\"r-1\"}", "{\"id\":7}", "[", "r-1", "\u{0}"] {
         let (status, value) = bench.post("/_outlast/retry-now", body);
@@ -296,7 +296,7 @@ fn a_body_that_may_mean_something_else_does_nothing() {
 }
 
 #[test]
-fn a_request_is_cancelled_by_its_id_only() {
+fn cancel_requires_known_request_id() {
     let bench = FakeGateway::new();
     let path = "/_outlast/cancel";
     assert_eq!(
@@ -308,7 +308,7 @@ fn a_request_is_cancelled_by_its_id_only() {
 }
 
 #[test]
-fn settings_that_are_wrong_are_named_by_a_reload() {
+fn reload_reports_invalid_setting() {
     let bench = FakeGateway::new();
     assert_eq!(
         bench.post("/_outlast/reload", ""),
@@ -321,7 +321,7 @@ fn settings_that_are_wrong_are_named_by_a_reload() {
 }
 
 #[test]
-fn other_paths_and_methods_are_said_to_be_wrong() {
+fn unknown_path_wrong_method_and_long_body_get_4xx() {
     let bench = FakeGateway::new();
     for path in [
         "/_outlast/main.js/",
@@ -346,7 +346,7 @@ fn other_paths_and_methods_are_said_to_be_wrong() {
 }
 
 #[test]
-fn the_page_is_for_everybody_and_says_nothing() {
+fn page_needs_no_token_and_allows_only_get_and_head() {
     let bench = FakeGateway::new();
     bench.reach.set(Exposure::Network);
     let page = bench.send(false, "GET /_outlast/", "");
@@ -371,7 +371,7 @@ fn the_page_is_for_everybody_and_says_nothing() {
 }
 
 #[test]
-fn only_the_page_itself_is_gone_to() {
+fn is_page_matches_only_get_and_head_of_page_root() {
     let is = |line: &str| {
         let (method, path) = line.split_once(' ').unwrap();
         let request = http::Request::builder().method(method).uri(path);

@@ -27,7 +27,7 @@ fn check_at(uri: &str, all: &[(&'static str, &str)]) -> Result<(), &'static str>
 }
 
 #[test]
-fn addresses_localhost_and_configured_names_are_ours() {
+fn ip_localhost_and_configured_hosts_are_accepted() {
     let ours = [
         "127.0.0.1",
         "127.0.0.1:8080",
@@ -49,7 +49,7 @@ fn addresses_localhost_and_configured_names_are_ours() {
 }
 
 #[test]
-fn a_name_that_merely_resolves_to_us_is_refused() {
+fn unknown_or_ambiguous_host_is_refused() {
     let strange = [
         "evil.example",
         "evil.example:8080",
@@ -78,7 +78,7 @@ fn a_name_that_merely_resolves_to_us_is_refused() {
 }
 
 #[test]
-fn there_must_be_one_host_that_can_be_read() {
+fn missing_repeated_or_invalid_host_is_refused() {
     for all in [
         &[][..],
         &[("host", "")],
@@ -96,7 +96,7 @@ fn there_must_be_one_host_that_can_be_read() {
 }
 
 #[test]
-fn the_authority_of_a_target_is_checked_like_host() {
+fn target_authority_is_checked_like_host_header() {
     let at = |uri: &str, host: &str| check_at(uri, &[("host", host)]);
     assert_eq!(at("http://localhost:8080/v1", "localhost:8080"), Ok(()));
     assert_eq!(at("http://LOCALHOST:8080/v1", "localhost:8080"), Ok(()));
@@ -113,7 +113,7 @@ fn the_authority_of_a_target_is_checked_like_host() {
 }
 
 #[test]
-fn only_pages_of_our_own_and_configured_ones_may_ask() {
+fn only_own_and_configured_origins_are_accepted() {
     let from = |host: &str, origin: &str| check_at("/", &[("host", host), ("origin", origin)]);
     for (host, origin) in [
         ("localhost:8080", "http://localhost:8080"),
@@ -148,7 +148,7 @@ fn only_pages_of_our_own_and_configured_ones_may_ask() {
 }
 
 #[test]
-fn what_a_browser_calls_another_site_is_refused_even_without_an_origin() {
+fn cross_site_fetch_without_origin_is_refused() {
     let site = |site: &str| check_at("/", &[("host", "localhost"), ("sec-fetch-site", site)]);
     assert_eq!(site("cross-site"), Err("cross_site"));
     assert_eq!(site("same-site"), Err("cross_site"));
@@ -163,7 +163,7 @@ fn what_a_browser_calls_another_site_is_refused_even_without_an_origin() {
 }
 
 #[test]
-fn whoever_goes_to_a_page_is_told_from_a_page_that_asks() {
+fn only_top_level_document_load_is_navigation() {
     let goes = |mode: &str, dest: &str| {
         is_navigation(&headers(&[
             ("sec-fetch-mode", mode),
@@ -178,7 +178,7 @@ fn whoever_goes_to_a_page_is_told_from_a_page_that_asks() {
 }
 
 #[test]
-fn a_refusal_is_json_that_repeats_little_and_no_escapes() {
+fn refusal_body_is_json_and_bounds_echoed_host() {
     let host = format!("evil\u{9b}31m{}", "x".repeat(5000));
     let mut all = HeaderMap::new();
     all.insert("host", HeaderValue::from_bytes(host.as_bytes()).unwrap());
@@ -195,7 +195,7 @@ fn a_refusal_is_json_that_repeats_little_and_no_escapes() {
 }
 
 #[test]
-fn reach_is_that_of_the_listener() {
+fn exposure_follows_listen_address() {
     for (address, reach) in [
         ("127.0.0.1", Exposure::Loopback),
         ("127.8.8.8", Exposure::Loopback),
@@ -220,7 +220,7 @@ fn bearer(key: &str) -> HeaderMap {
 }
 
 #[test]
-fn a_token_is_made_once_and_is_private() {
+fn token_is_created_once_with_private_mode() {
     let home = tempfile::tempdir().unwrap();
     assert!(Token::load_existing(home.path()).unwrap().is_none());
     let first = Token::load_or_create_in(home.path()).unwrap();
@@ -244,7 +244,7 @@ fn a_token_is_made_once_and_is_private() {
 }
 
 #[test]
-fn a_token_that_is_cut_off_is_made_anew() {
+fn invalid_token_file_is_replaced() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("gateway.token");
     for broken in ["", "abc", &"g".repeat(64)] {
@@ -262,7 +262,7 @@ fn a_token_that_is_cut_off_is_made_anew() {
 
 #[cfg(unix)]
 #[test]
-fn a_token_that_others_could_read_is_made_anew() {
+fn token_readable_by_others_is_replaced() {
     use std::os::unix::fs::PermissionsExt;
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("gateway.token");
@@ -285,7 +285,7 @@ fn make_private(file: &std::path::Path) {
 }
 
 #[test]
-fn all_who_come_at_once_get_the_same_token() {
+fn concurrent_callers_get_same_token() {
     let home = tempfile::tempdir().unwrap();
     let tokens: Vec<String> = std::thread::scope(|scope| {
         let make = || {
@@ -301,14 +301,14 @@ fn all_who_come_at_once_get_the_same_token() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_named() {
+fn missing_folder_error_names_token_file() {
     let home = tempfile::tempdir().unwrap();
     let error = Token::load_or_create_in(&home.path().join("nowhere")).unwrap_err();
     assert!(error.to_string().contains("gateway.token"), "{error}");
 }
 
 #[test]
-fn the_token_is_taken_from_two_headers_and_nothing_less_will_do() {
+fn token_is_accepted_from_bearer_or_own_header_only() {
     let home = tempfile::tempdir().unwrap();
     let token = Token::load_or_create_in(home.path()).unwrap();
     let key = token.reveal();
@@ -335,7 +335,7 @@ fn the_token_is_taken_from_two_headers_and_nothing_less_will_do() {
 }
 
 #[test]
-fn client_keys_are_the_configured_ones_or_else_the_token() {
+fn token_is_client_key_unless_keys_are_configured() {
     let home = tempfile::tempdir().unwrap();
     let token = Token::load_or_create_in(home.path()).unwrap();
     let key = |key: &str| SecretString::from(key.to_owned());

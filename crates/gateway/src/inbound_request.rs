@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_between_us_and_the_client_is_not_passed_on() {
+    fn hop_by_hop_and_own_headers_are_not_forwarded() {
         let sent = headers(&[
             ("host", "localhost"),
             ("connection", "keep-alive, x-private"),
@@ -410,14 +410,14 @@ mod tests {
     }
 
     #[test]
-    fn packed_headers_come_back_as_they_were() {
+    fn packed_headers_round_trip() {
         let mut all = headers(&[("x-a", "1"), ("x-a", "2"), ("x-empty", "")]);
         all.append("x-odd", HeaderValue::from_bytes(b"caf\xe9").unwrap());
         assert_eq!(unpack_headers(&pack_headers(&all)), all);
     }
 
     #[test]
-    fn credentials_are_told_apart_without_being_shown() {
+    fn credential_fingerprint_differs_and_hides_key() {
         let one = credential_fingerprint(&headers(&[("x-api-key", "planted-one")]));
         let other = credential_fingerprint(&headers(&[("authorization", "Bearer planted-one")]));
         assert_ne!(one, other);

@@ -43,7 +43,7 @@ fn quoted_after<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn every_file_of_the_folder_is_part_of_the_program() {
+fn every_web_file_is_embedded_with_its_type() {
     let mut there = BTreeSet::new();
     names_in(&folder(), "", &mut there);
     let known: BTreeSet<String> = files().iter().map(|file| file.name.to_owned()).collect();
@@ -64,7 +64,7 @@ fn every_file_of_the_folder_is_part_of_the_program() {
 }
 
 #[test]
-fn documents_name_files_that_are_there_and_nothing_else() {
+fn html_has_only_embedded_files_and_no_inline_code() {
     for (name, text) in texts(".html") {
         let named = [quoted_after(text, "src="), quoted_after(text, "href=")].concat();
         assert!(!named.is_empty());
@@ -95,7 +95,7 @@ fn documents_name_files_that_are_there_and_nothing_else() {
 }
 
 #[test]
-fn scripts_import_files_that_are_there() {
+fn scripts_import_only_existing_files() {
     for (name, text) in texts(".js") {
         let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
         let imported = [quoted_after(text, " from "), quoted_after(text, "import ")].concat();
@@ -120,7 +120,7 @@ fn joined(folder: &str, path: &str) -> String {
 }
 
 #[test]
-fn only_exact_names_are_files() {
+fn page_file_lookup_needs_exact_name() {
     let index = file("").unwrap();
     assert_eq!((index.name, index.content_type), (INDEX, HTML));
     assert!(std::ptr::eq(index, file("index.html").unwrap()));
@@ -137,7 +137,7 @@ fn only_exact_names_are_files() {
 }
 
 #[test]
-fn the_page_may_do_nothing_but_what_it_is_for() {
+fn page_files_have_strict_security_headers() {
     for file in files() {
         let response = file.response(&HeaderMap::new());
         assert_eq!(response.status(), 200);
@@ -158,7 +158,7 @@ fn the_page_may_do_nothing_but_what_it_is_for() {
 }
 
 #[test]
-fn a_browser_that_has_a_file_does_not_get_it_again() {
+fn matching_etag_gets_304() {
     let (page, script) = (file("").unwrap(), file("main.js").unwrap());
     let asked = |tags: &str| {
         let tags = HeaderValue::from_str(tags).unwrap();

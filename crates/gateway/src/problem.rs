@@ -142,7 +142,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn a_problem_says_what_it_is_in_words_and_for_programs() {
+    fn problem_response_follows_rfc_9457() {
         let problem = Problem::new(StatusCode::NOT_FOUND, "no_such_request", "it is gone");
         let response = problem.response();
         assert_eq!(response.status(), 404);

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_headers_say_who_is_asked_and_how_it_is_treated() {
+    fn path_and_headers_determine_kind_and_dialect() {
         let anthropic = HeaderMap::from_iter([(
             "anthropic-version".parse().unwrap(),
             "2023-06-01".parse().unwrap(),

@@ -147,7 +147,7 @@ mod tests {
     use outlast_engine::clock::TimerClock;
 
     #[tokio::test(start_paused = true)]
-    async fn each_alarm_goes_off_at_its_time_whatever_the_order_in_which_they_were_set() {
+    async fn timers_fire_on_time_in_any_set_order() {
         let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(Timestamp::from_millis(1_000_000)));
         let alarms = Timers::start(clock.clone());
         let start = clock.now();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_alarm_that_is_dropped_is_forgotten() {
+    async fn dropped_timer_is_removed() {
         let clock: Arc<dyn Clock> = Arc::new(TimerClock::new(Timestamp::from_millis(0)));
         let alarms = Timers::start(clock.clone());
         let far = alarms.sleep_until(Some(clock.now() + Duration::from_secs(600)));

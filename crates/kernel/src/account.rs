@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_about_the_account_blocks_it() {
+    fn only_account_failures_block_the_account() {
         let table = [
             (
                 429,
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_does_not_shorten_what_was_stated() {
+    fn guessed_time_does_not_shorten_stated_block() {
         let mut blocks = Blocks::default();
         blocks.add(block("a", 5000, Authority::Stated));
         blocks.add(block("a", 300, Authority::Guessed));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn success_heals_and_time_does_too() {
+    fn block_is_cleared_by_success_or_expiry() {
         let mut blocks: Blocks = [block("a", 50, Authority::Stated)].into_iter().collect();
         assert!(blocks.active_block("a", "m", at(50)).is_none());
         assert!(!blocks.clear_after_success("other", "m", at(9)));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_account_is_chosen_and_the_one_in_use_is_kept() {
+    fn free_account_is_chosen_and_current_one_preferred() {
         let blocks: Blocks = [
             block("a", 900, Authority::Stated),
             block("b", 300, Authority::Guessed),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_will_be_free_is_waited_for() {
+    fn earliest_unblock_replaces_a_later_hint() {
         let verdict = judged(429, "You have hit your usage limit. Try again in 2 hours.");
         let sooner = with_earliest_unblock(&verdict, &block("b", 300, Authority::Guessed));
         let hint = sooner.hint.unwrap();

@@ -53,7 +53,7 @@ fn only_identical_failures_count_together() {
 }
 
 #[test]
-fn classes_that_are_tracked_by_default() {
+fn default_tracked_classes_trip_and_others_do_not() {
     let table = [
         (Class::Deterministic, true),
         (Class::ContractFailure, true),
@@ -100,7 +100,7 @@ fn success_resets_the_count() {
 }
 
 #[test]
-fn after_the_cooldown_one_trial_goes_first() {
+fn one_trial_runs_after_the_cooldown() {
     let mut breaker = tripped();
     assert!(matches!(
         breaker.check("build", at(1801)),
@@ -117,7 +117,7 @@ fn after_the_cooldown_one_trial_goes_first() {
 }
 
 #[test]
-fn a_trial_that_fails_the_same_way_trips_at_once() {
+fn trial_with_same_failure_trips_again_at_once() {
     let config = Config {
         window: Duration::from_secs(60),
         ..Config::default()
@@ -136,7 +136,7 @@ fn a_trial_that_fails_the_same_way_trips_at_once() {
 }
 
 #[test]
-fn a_trial_that_succeeds_or_fails_otherwise_closes_the_breaker() {
+fn trial_success_or_other_failure_closes_breaker() {
     let mut breaker = tripped();
     breaker.check("build", at(2000));
     breaker.record_success("build");
@@ -152,7 +152,7 @@ fn a_trial_that_succeeds_or_fails_otherwise_closes_the_breaker() {
 }
 
 #[test]
-fn a_failed_trial_is_followed_by_another_after_its_cooldown() {
+fn failed_trial_allows_another_after_its_cooldown() {
     let mut breaker = tripped();
     assert_eq!(breaker.check("build", at(2000)), BreakerDecision::Trial);
     breaker.record_failure(broken(), at(2000));
@@ -164,7 +164,7 @@ fn a_failed_trial_is_followed_by_another_after_its_cooldown() {
 }
 
 #[test]
-fn a_late_failure_of_another_kind_does_not_close_a_tripped_breaker() {
+fn late_other_failure_does_not_close_tripped_breaker() {
     let mut breaker = tripped();
     breaker.record_failure(failure(Class::TestFailure, "from an earlier visit"), at(3));
     assert!(matches!(
@@ -174,7 +174,7 @@ fn a_late_failure_of_another_kind_does_not_close_a_tripped_breaker() {
 }
 
 #[test]
-fn a_trial_that_ends_untracked_can_be_repeated() {
+fn trial_with_untracked_failure_can_be_repeated() {
     let mut breaker = tripped();
     assert_eq!(breaker.check("build", at(2000)), BreakerDecision::Trial);
     assert_eq!(
@@ -200,7 +200,7 @@ fn impossible_configurations_are_refused() {
 
 proptest! {
     #[test]
-    fn it_trips_exactly_when_one_failure_reaches_the_limit_within_the_window(
+    fn breaker_trips_exactly_at_limit_within_window(
         limit in 1_u32..6,
         failures in proptest::collection::vec((0_usize..3, 0_u64..50), 1..40),
     ) {

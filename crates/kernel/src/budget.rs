@@ -233,7 +233,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_switch_counts_as_a_retry_but_not_against_the_schedule() {
+    fn switch_counts_as_retry_but_keeps_schedule_index() {
         let mut chain = Chain::default();
         chain.start_switch();
         chain.start_wait(SECOND);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn cost_is_spent_at_the_ceiling() {
+    fn cost_limit_is_reached_and_spending_saturates() {
         let mut budget = Prompt::new(Limits {
             cost: Some(Cost(100)),
             ..Limits::default()
@@ -254,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_left_to_sleep_falls_by_what_was_slept(
+        fn sleep_left_decreases_by_settled_sleep(
             limit in 0_u64..10_000,
             waits in proptest::collection::vec((0_u64..1000, 0_u64..2000), 0..40),
         ) {

@@ -18,7 +18,7 @@ fn cause(failure: &Failure) -> Cause {
 }
 
 #[test]
-fn statuses_have_their_class() {
+fn http_statuses_map_to_classes() {
     for status in [
         408, 409, 424, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529,
     ] {
@@ -39,7 +39,7 @@ fn statuses_have_their_class() {
 }
 
 #[test]
-fn the_code_says_more_than_the_status() {
+fn error_code_outweighs_status() {
     // Some endpoints send an overload as 429.
     assert_eq!(
         cause(&http(429).with_code("overloaded_error")),
@@ -59,7 +59,7 @@ fn the_code_says_more_than_the_status() {
 }
 
 #[test]
-fn no_word_of_a_limit_opens_what_a_status_has_closed() {
+fn rate_limit_code_keeps_terminal_status_terminal() {
     for status in [401, 402, 404, 413] {
         let failure = http(status).with_code("rate_limit_exceeded");
         assert_ne!(classify(&failure).class(), Class::Transient, "{status}");
@@ -69,13 +69,13 @@ fn no_word_of_a_limit_opens_what_a_status_has_closed() {
 }
 
 #[test]
-fn a_ready_made_verdict_is_taken_as_it_is() {
+fn preset_verdict_is_returned_unchanged() {
     let verdict = Verdict::new(Cause::ContextOverflow, Scope::Request);
     assert_eq!(classify(&http(529).with_verdict(verdict.clone())), verdict);
 }
 
 #[test]
-fn a_raised_error_without_facts_is_transient_and_an_emitted_one_is_not() {
+fn factless_error_is_transient_if_thrown_not_if_emitted() {
     assert_eq!(classify(&thrown("?")).class(), Class::Transient);
     assert_eq!(
         classify(&Failure::emitted("p", "?", NOW)).class(),
@@ -105,7 +105,7 @@ fn every_verdict_has_evidence() {
 
 /// The wordings that every agent retries, as texts of errors that a client raised.
 #[test]
-fn the_common_wordings_of_passing_trouble_are_retried() {
+fn common_transient_messages_are_classified_transient() {
     let texts = [
         "overloaded",
         "Overloaded",
@@ -273,14 +273,14 @@ const MISJUDGED: &[(&str, Class)] = &[
 ];
 
 #[test]
-fn what_is_easily_misjudged_is_judged_right() {
+fn ambiguous_messages_are_classified_correctly() {
     for (text, class) in MISJUDGED {
         assert_eq!(classify(&thrown(text)).class(), *class, "{text}");
     }
 }
 
 #[test]
-fn overflow_is_told_from_rates_bytes_spend_and_output() {
+fn overflow_is_distinguished_from_similar_limits() {
     let table = [
         (
             "prompt is too long: 210000 tokens > 200000 maximum",
@@ -316,7 +316,7 @@ fn overflow_is_told_from_rates_bytes_spend_and_output() {
 }
 
 #[test]
-fn a_few_seconds_on_a_quota_of_a_day_are_not_believed() {
+fn seconds_long_retry_delay_on_daily_quota_is_ignored() {
     let mut failure = http(429).with_code("RESOURCE_EXHAUSTED");
     failure.fields = vec![
         (
@@ -373,7 +373,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_changes_what_a_code_has_settled(
+    fn message_text_never_overrides_exact_code(
         status in prop::sample::select(vec![200_u16, 400, 403, 429, 500]),
         code in prop::sample::select(vec!["overloaded_error", "insufficient_quota", "context_length_exceeded", "invalid_api_key", "model_not_found"]),
         text in any_text(),
@@ -384,7 +384,7 @@ proptest! {
     }
 
     #[test]
-    fn anything_can_be_judged(
+    fn any_failure_is_classified_without_panic(
         message in any::<String>(),
         status in prop::option::of(any::<u16>()),
         code in prop::option::of(any::<String>()),

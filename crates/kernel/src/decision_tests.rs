@@ -51,7 +51,7 @@ fn decide_fresh(rules: &RetryRules, situation: &Situation<'_>) -> Decision {
 }
 
 #[test]
-fn without_a_remedy_the_class_decides() {
+fn class_decides_when_no_remedy_is_available() {
     for cause in Cause::ALL {
         let verdict = verdict(*cause, Scope::Request);
         let expected = match cause.class() {
@@ -75,7 +75,7 @@ fn without_a_remedy_the_class_decides() {
 }
 
 #[test]
-fn each_trouble_has_its_remedy() {
+fn each_cause_selects_its_remedy() {
     let switch = |target| Decision::Try(Remedy::Switch(target));
     let table = [
         (
@@ -127,7 +127,7 @@ fn each_trouble_has_its_remedy() {
 }
 
 #[test]
-fn a_policy_that_allows_no_switch_gets_none() {
+fn policy_without_switching_retries_instead() {
     let verdict = verdict(Cause::UsageLimit, Scope::Credential);
     let situation = Situation {
         remedies: all_remedies(),
@@ -140,7 +140,7 @@ fn a_policy_that_allows_no_switch_gets_none() {
 }
 
 #[test]
-fn when_retries_are_spent_another_model_is_the_way_out() {
+fn exhausted_retries_switch_model_if_possible() {
     let verdict = verdict(Cause::Overloaded, Scope::Model);
     let spent = Situation {
         scheduled_delay: None,
@@ -161,7 +161,7 @@ fn when_retries_are_spent_another_model_is_the_way_out() {
 }
 
 #[test]
-fn an_explicit_word_outweighs_the_class() {
+fn explicit_retryable_flag_overrides_class() {
     let overloaded = verdict(Cause::Overloaded, Scope::Model);
     let vetoed = Situation {
         retryable: Some(false),
@@ -185,7 +185,7 @@ fn an_explicit_word_outweighs_the_class() {
 }
 
 #[test]
-fn overflow_is_never_waited_for_whatever_anyone_says() {
+fn overflow_is_not_retried_even_if_marked_retryable() {
     let overflow = verdict(Cause::ContextOverflow, Scope::Request);
     let granted = Situation {
         retryable: Some(true),
@@ -198,7 +198,7 @@ fn overflow_is_never_waited_for_whatever_anyone_says() {
 }
 
 #[test]
-fn stated_times_are_honoured_up_to_what_the_policy_accepts() {
+fn stated_wait_is_honoured_up_to_policy_limit() {
     let seconds = Duration::from_secs;
     let refused = |asked, allowed| {
         Decision::GiveUp(GiveUp::StatedWaitTooLong {
@@ -233,7 +233,7 @@ fn stated_times_are_honoured_up_to_what_the_policy_accepts() {
 }
 
 #[test]
-fn only_a_stated_time_is_waited_for_beyond_the_policy_and_only_when_allowed() {
+fn wait_for_reset_exceeds_policy_only_for_stated_times() {
     let day = Duration::from_secs(86_400);
     let patient = RetryRules {
         wait_for_reset: true,
@@ -262,7 +262,7 @@ fn used(waits: &[u64]) -> Chain {
 }
 
 #[test]
-fn what_a_chain_has_slept_counts_against_its_budget() {
+fn chain_sleep_counts_against_sleep_budget() {
     let hour = 3600;
     let overloaded = verdict(Cause::Overloaded, Scope::Model);
     let limited = |hours| {
@@ -335,7 +335,7 @@ fn accounts_are_switched_only_while_retries_are_left() {
 }
 
 #[test]
-fn work_that_can_be_done_again_with_the_failure_explained_is() {
+fn rework_is_preferred_for_invalid_output() {
     for cause in [
         Cause::SchemaMismatch,
         Cause::TestsFailed,
@@ -355,7 +355,7 @@ fn work_that_can_be_done_again_with_the_failure_explained_is() {
 }
 
 #[test]
-fn a_model_that_comes_first_is_asked_before_anything_else_is_tried() {
+fn model_first_switches_before_any_other_remedy() {
     for cause in [
         Cause::Overloaded,
         Cause::ContextOverflow,
@@ -378,7 +378,7 @@ fn a_model_that_comes_first_is_asked_before_anything_else_is_tried() {
 }
 
 #[test]
-fn a_partial_answer_is_retried_like_any_other_once_it_can_be_taken_back_or_gone_on_with() {
+fn partial_completion_retries_with_retract_or_continue() {
     let decided = |verdict: &Verdict, after_content| {
         let situation = Situation {
             committed: true,
@@ -411,7 +411,7 @@ fn a_partial_answer_is_retried_like_any_other_once_it_can_be_taken_back_or_gone_
 }
 
 #[test]
-fn no_remedy_is_tried_when_the_prompts_money_or_time_is_gone() {
+fn no_remedy_is_tried_past_cost_limit_or_deadline() {
     let mut broke = Prompt::new(Limits {
         cost: Some(Cost(1)),
         ..Limits::default()
@@ -448,7 +448,7 @@ fn no_remedy_is_tried_when_the_prompts_money_or_time_is_gone() {
 }
 
 #[test]
-fn without_any_ceiling_a_stated_wait_is_taken_and_a_guess_is_not() {
+fn no_ceiling_honours_stated_wait_but_not_guessed_one() {
     let long = Duration::from_secs(999_999);
     let stated = hinted(Cause::RateLimited, long, Authority::Stated);
     assert_eq!(
@@ -463,7 +463,7 @@ fn without_any_ceiling_a_stated_wait_is_taken_and_a_guess_is_not() {
 }
 
 #[test]
-fn a_refused_wait_names_both_numbers() {
+fn refused_wait_message_names_both_durations() {
     let why = GiveUp::StatedWaitTooLong {
         requested: Duration::from_secs(18_000),
         allowed: Duration::from_secs(300),
@@ -475,7 +475,7 @@ fn a_refused_wait_names_both_numbers() {
 }
 
 #[test]
-fn the_prompts_limits_hold_whatever_the_policy() {
+fn prompt_limits_override_the_policy() {
     let overloaded = verdict(Cause::Overloaded, Scope::Model);
     let decided = |limits: Limits, spent: Cost| {
         let mut prompt = Prompt::new(limits);
@@ -556,7 +556,7 @@ proptest! {
     }
 
     #[test]
-    fn no_wait_passes_a_budget_or_comes_before_a_stated_time(
+    fn wait_stays_within_budgets_and_after_stated_time(
         (verdict, retryable, scheduled_delay, remedies) in any_situation(),
         policy in prop::sample::select(&Policy::NAMES),
         deadline in prop::option::of(0_u64..50_000),

@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_headers_on_the_list_are_kept() {
+    fn only_allowed_headers_are_kept() {
         let failure = Failure::http("p", 429, "m", Timestamp::default()).with_headers([
             ("Retry-After", "7"),
             ("X-RateLimit-Reset-Tokens", "6m0s"),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_cleaned_where_it_enters() {
+    fn secrets_are_removed_from_failure_message() {
         let failure = Failure::thrown(
             "p",
             "bad key sk-test-0123456789abcdef",

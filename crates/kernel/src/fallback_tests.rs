@@ -21,7 +21,7 @@ fn hinted(cause: Cause, wait: Duration, authority: Authority) -> Verdict {
 }
 
 #[test]
-fn every_failure_that_leaves_a_model_is_one_of_the_conditions() {
+fn causes_map_to_fallback_conditions() {
     for cause in Cause::ALL {
         let expected = match cause.class() {
             Class::Transient if *cause == Cause::UsageLimit => Some(Condition::UsageLimit),
@@ -50,7 +50,7 @@ fn every_failure_that_leaves_a_model_is_one_of_the_conditions() {
 }
 
 #[test]
-fn a_condition_that_is_not_listed_is_none() {
+fn unlisted_condition_is_ignored() {
     let rules = Rules {
         conditions: vec![Condition::Refusal],
         ..Rules::default()
@@ -61,7 +61,7 @@ fn a_condition_that_is_not_listed_is_none() {
 }
 
 #[test]
-fn an_overloaded_model_has_its_retries_first_and_another_model_begins_anew() {
+fn overload_switches_after_retries_and_count_resets() {
     let rules = Rules::default();
     let overloaded = verdict(Cause::Overloaded);
     let mut chain = Chain::default();
@@ -77,7 +77,7 @@ fn an_overloaded_model_has_its_retries_first_and_another_model_begins_anew() {
 }
 
 #[test]
-fn a_plans_window_is_waited_for_when_it_ends_soon() {
+fn usage_limit_ending_soon_is_waited_for() {
     let rules = Rules::default();
     let at_once =
         |verdict: &Verdict| rules.should_switch_immediately(verdict, &Chain::default(), NOW);
@@ -88,7 +88,7 @@ fn a_plans_window_is_waited_for_when_it_ends_soon() {
 }
 
 #[test]
-fn a_model_is_left_for_as_long_as_its_trouble_lasts() {
+fn exclusion_duration_depends_on_failure() {
     let rules = Rules::default();
     let until = |wait| Exclusion::Until { until: NOW + wait };
     let table = [
@@ -146,7 +146,7 @@ fn requirements_for(tokens: u64) -> ModelRequirements {
 }
 
 #[test]
-fn a_model_that_comes_first_is_changed_to_and_a_later_one_only_from_one_that_may_not_be_asked() {
+fn switch_goes_to_earlier_model_or_away_from_excluded_one() {
     let mut standing = Exclusions::default();
     let better = |standing: &Exclusions, in_use| {
         standing.switch_target(&chain(), in_use, &requirements_for(50), NOW)
@@ -166,7 +166,7 @@ fn a_model_that_comes_first_is_changed_to_and_a_later_one_only_from_one_that_may
 }
 
 #[test]
-fn an_answer_needs_room_too_and_what_fits_nowhere_is_shown_only_to_who_holds_more() {
+fn candidate_must_fit_output_and_exceed_outgrown_windows() {
     let mut standing = Exclusions::default();
     let talkative = [Candidate {
         output_tokens: 51,
@@ -208,7 +208,7 @@ fn an_answer_needs_room_too_and_what_fits_nowhere_is_shown_only_to_who_holds_mor
 }
 
 #[test]
-fn the_first_free_model_that_is_large_enough_is_asked() {
+fn first_free_model_with_enough_window_is_chosen() {
     let first = |standing: &Exclusions, tokens, now| {
         standing.first_free(&chain(), &requirements_for(tokens), now)
     };
@@ -230,7 +230,7 @@ fn the_first_free_model_that_is_large_enough_is_asked() {
 }
 
 #[test]
-fn a_model_that_a_conversation_did_not_fit_is_asked_again_when_it_has_become_smaller() {
+fn model_is_free_again_once_conversation_is_smaller() {
     let mut standing = Exclusions::default();
     standing.exclude("unknown", Exclusion::Above { tokens: 70 });
     let is_free = |tokens| standing.is_free("unknown", tokens, NOW);
@@ -241,7 +241,7 @@ fn a_model_that_a_conversation_did_not_fit_is_asked_again_when_it_has_become_sma
 }
 
 #[test]
-fn what_is_learnt_later_takes_the_place_of_the_same_learnt_before() {
+fn later_exclusion_replaces_earlier_one() {
     let mut standing = Exclusions::default();
     standing.exclude(
         "large",

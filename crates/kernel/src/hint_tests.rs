@@ -83,14 +83,14 @@ const STATED: &[(Headers, Option<u128>)] = &[
 ];
 
 #[test]
-fn headers_of_every_kind_are_read() {
+fn every_rate_limit_header_form_is_parsed() {
     for (headers, expected) in STATED {
         assert_eq!(wait(headers, ""), *expected, "{headers:?}");
     }
 }
 
 #[test]
-fn the_rejected_window_decides() {
+fn reset_of_rejected_window_is_used() {
     let headers = [
         ("anthropic-ratelimit-unified-status", "rejected"),
         ("anthropic-ratelimit-unified-5h-status", "rejected"),
@@ -104,7 +104,7 @@ fn the_rejected_window_decides() {
 }
 
 #[test]
-fn headers_count_before_text_and_the_longest_of_equals_counts() {
+fn header_wait_wins_over_text_wait() {
     assert_eq!(
         wait(&[("retry-after", "5")], "Please try again in 30s."),
         Some(5_000)
@@ -116,7 +116,7 @@ fn headers_count_before_text_and_the_longest_of_equals_counts() {
 }
 
 #[test]
-fn the_servers_own_clock_corrects_every_moment() {
+fn date_header_corrects_clock_skew() {
     // The server is an hour ahead of us.
     let date = ("date", "Mon, 19 Jan 2026 23:14:35 GMT");
     let table: [(&[(&str, &str)], &str); 3] = [
@@ -139,7 +139,7 @@ fn the_servers_own_clock_corrects_every_moment() {
 }
 
 #[test]
-fn a_time_of_day_without_a_zone_gives_way_to_a_length_of_time() {
+fn duration_wins_over_time_of_day_without_zone() {
     assert_eq!(
         wait(&[], "try again in 5m, that is, resets at 3am"),
         Some(300_000)
@@ -148,7 +148,7 @@ fn a_time_of_day_without_a_zone_gives_way_to_a_length_of_time() {
 }
 
 #[test]
-fn texts_of_every_kind_are_read() {
+fn wait_phrases_in_text_are_parsed() {
     let table = [
         ("Please try again in 6m0s.", 360_000),
         ("try again in 1m30s", 90_000),
@@ -178,7 +178,7 @@ fn texts_of_every_kind_are_read() {
 }
 
 #[test]
-fn bucket_reports_are_worth_less_than_statements() {
+fn stated_wait_wins_over_bucket_report() {
     let failure = limited(&[("x-ratelimit-reset-tokens", "9s")], "");
     assert_eq!(read_it(&failure).unwrap().authority, Authority::Reported);
     let failure = limited(
@@ -190,7 +190,7 @@ fn bucket_reports_are_worth_less_than_statements() {
 
 proptest! {
     #[test]
-    fn any_value_of_any_header_is_read(
+    fn hint_is_never_in_the_past_for_any_input(
         name in prop::sample::select(vec!["retry-after", "retry-after-ms", "x-ratelimit-reset-tokens", "anthropic-ratelimit-unified-5h-reset", "date"]),
         value in prop_oneof![any::<String>(), "[0-9.eE+-]{0,40}", "[0-9]{1,30}(ms|s|m|h|d)?"],
         text in "(try again in|resets at|wait) [0-9a-z:.,/() -]{0,30}",

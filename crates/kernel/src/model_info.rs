@@ -248,7 +248,7 @@ mod tests {
     ];
 
     #[test]
-    fn models_are_known_by_the_longest_beginning_of_their_name() {
+    fn model_matches_longest_name_prefix() {
         for (provider, model, window, continues_by) in TABLE {
             let expected = Capabilities {
                 window: Some(*window).filter(|window| *window > 0),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_in_the_table_is_found_as_itself() {
+    fn every_table_name_matches_itself() {
         for row in MODELS {
             assert_eq!(
                 capabilities("", row.name).window,
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_way_is_its_serialized_form() {
+    fn continue_by_name_is_its_serialized_form() {
         for way in ContinueBy::ALL {
             let written = serde_json::to_string(&way).unwrap();
             assert_eq!(written, format!("\"{}\"", way.as_str()));

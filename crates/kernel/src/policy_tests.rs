@@ -50,7 +50,7 @@ fn caps_hold_when_a_policy_is_given_more_attempts() {
 }
 
 #[test]
-fn attempt_ten_thousand_is_finite_whatever_the_policy() {
+fn delay_of_ten_thousandth_retry_is_bounded() {
     for name in Policy::NAMES {
         let policy = named(name);
         for retry in [10_000, u32::MAX] {
@@ -67,7 +67,7 @@ fn attempt_ten_thousand_is_finite_whatever_the_policy() {
 }
 
 #[test]
-fn an_unknown_name_is_answered_with_the_known_ones() {
+fn unknown_policy_error_lists_known_names() {
     let error = Policy::named("overnite").unwrap_err().to_string();
     assert!(
         error.contains("`overnite`") && error.contains("overnight") && error.contains("session"),
@@ -126,7 +126,7 @@ fn a_maximum_delay_of_zero_means_no_ceiling() {
 }
 
 #[test]
-fn impossible_overrides_say_why() {
+fn invalid_overrides_are_errors_with_a_reason() {
     let table = [
         (
             "standard",
@@ -232,7 +232,7 @@ proptest! {
     }
 
     #[test]
-    fn the_closed_sum_is_the_sum(policy in any_policy(), retries in 0_u32..200) {
+    fn closed_form_total_equals_sum_of_delays(policy in any_policy(), retries in 0_u32..200) {
         let policy = Policy { max_attempts: None, sleep_budget: None, ..policy };
         let one_by_one: Duration = (0..=retries).map(|retry| policy.delay_for(retry).unwrap()).sum();
         prop_assert_eq!(policy.total_nanos(retries), one_by_one.as_nanos());
@@ -247,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn the_announced_number_of_retries_is_the_number_of_delays(policy in any_policy()) {
+    fn announced_retries_equal_number_of_delays(policy in any_policy()) {
         match policy.retries() {
             Some(0) => prop_assert_eq!(policy.delay_for(0), None),
             Some(retries) => {

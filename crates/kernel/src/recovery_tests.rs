@@ -68,7 +68,7 @@ impl Run {
 }
 
 #[test]
-fn starts_are_counted_from_one_and_exhaustion_reports_the_last_retry() {
+fn retries_count_from_one_and_exhaustion_reports_the_last() {
     let mut run = Run::new("session");
     for (attempt, delay) in [(1, 2), (2, 4), (3, 8)] {
         let retry = run.fail_and_sleep().unwrap();
@@ -95,7 +95,7 @@ fn starts_are_counted_from_one_and_exhaustion_reports_the_last_retry() {
 }
 
 #[test]
-fn success_closes_the_chain_and_a_later_one_starts_anew() {
+fn success_closes_chain_and_next_one_starts_at_one() {
     let mut run = Run::new("session");
     run.fail_and_sleep();
     run.fail_and_sleep();
@@ -115,7 +115,7 @@ fn success_closes_the_chain_and_a_later_one_starts_anew() {
 }
 
 #[test]
-fn a_first_failure_that_cannot_be_retried_opens_no_chain() {
+fn non_retryable_first_failure_opens_no_chain() {
     let mut run = Run::new("session");
     let auth = judged(Cause::Auth, Scope::Credential);
     let why = GiveUp::NotRetryable;
@@ -129,7 +129,7 @@ fn a_first_failure_that_cannot_be_retried_opens_no_chain() {
 }
 
 #[test]
-fn an_abort_in_a_wait_says_cancelled_and_no_error() {
+fn abort_during_wait_cancels_retry_without_error() {
     let mut run = Run::new("session");
     run.fail(overloaded(), Remedies::NONE);
     let end = RetryEnded {
@@ -149,7 +149,7 @@ fn an_abort_in_a_wait_says_cancelled_and_no_error() {
 }
 
 #[test]
-fn an_aborted_retry_says_cancelled_and_then_the_error_that_was_held_back() {
+fn aborted_retry_reports_cancellation_then_error() {
     let mut run = Run::new("session");
     run.fail(overloaded(), Remedies::NONE);
     let end = RetryEnded {
@@ -170,7 +170,7 @@ fn an_aborted_retry_says_cancelled_and_then_the_error_that_was_held_back() {
 }
 
 #[test]
-fn aborting_a_retry_when_none_waits_changes_nothing() {
+fn retry_abort_without_wait_changes_nothing() {
     let mut run = Run::new("session");
     run.fail_and_sleep();
     assert!(run.step(Event::RetryAborted { now: NOW }).is_empty());
@@ -178,7 +178,7 @@ fn aborting_a_retry_when_none_waits_changes_nothing() {
 }
 
 #[test]
-fn a_wait_that_is_cut_short_costs_what_was_slept() {
+fn shortened_wait_costs_only_time_slept() {
     let policy = Policy::named("overnight").unwrap();
     let prompt = Prompt::new(Limits {
         sleep: Some(Duration::from_secs(3600)),
@@ -200,7 +200,7 @@ fn a_wait_that_is_cut_short_costs_what_was_slept() {
 }
 
 #[test]
-fn a_switch_of_account_is_announced_without_delay() {
+fn account_switch_is_announced_without_delay() {
     let mut run = Run::new("session");
     let limit = judged(Cause::UsageLimit, Scope::Credential);
     let siblings = Remedies {
@@ -231,7 +231,7 @@ fn a_switch_of_account_is_announced_without_delay() {
 }
 
 #[test]
-fn an_overflow_is_compacted_without_a_retry_event() {
+fn overflow_compacts_without_retry_event() {
     let mut run = Run::new("session");
     let can_compact = Remedies {
         compact: true,
@@ -250,7 +250,7 @@ fn an_overflow_is_compacted_without_a_retry_event() {
 }
 
 #[test]
-fn a_try_of_the_gates_costs_nothing_and_the_wait_goes_on() {
+fn early_admission_costs_no_retry_and_wait_continues() {
     let mut run = Run::new("session");
     run.step(Event::Started);
     let effects = run.fail(overloaded(), Remedies::NONE);
@@ -279,7 +279,7 @@ fn a_try_of_the_gates_costs_nothing_and_the_wait_goes_on() {
 }
 
 #[test]
-fn what_the_gates_try_shows_to_be_hopeless_is_not_waited_for() {
+fn permanent_failure_on_early_admission_gives_up() {
     let mut run = Run::new("session");
     run.step(Event::Started);
     run.fail(overloaded(), Remedies::NONE);
@@ -291,7 +291,7 @@ fn what_the_gates_try_shows_to_be_hopeless_is_not_waited_for() {
 }
 
 #[test]
-fn a_limit_that_the_gates_try_meets_is_not_waited_out_where_another_account_is_free() {
+fn usage_limit_on_early_admission_switches_account() {
     let mut run = Run::new("session");
     run.fail(overloaded(), Remedies::NONE);
     run.step(Event::AdmittedEarly { now: NOW });
@@ -306,7 +306,7 @@ fn a_limit_that_the_gates_try_meets_is_not_waited_out_where_another_account_is_f
 }
 
 #[test]
-fn a_retry_that_is_held_before_it_begins_can_be_cancelled() {
+fn held_retry_can_be_cancelled_before_it_starts() {
     let mut run = Run::new("session");
     run.step(Event::Started);
     assert!(
@@ -381,7 +381,7 @@ fn an_overdue_wait_is_announced_without_delay() {
 }
 
 #[test]
-fn a_clock_set_back_never_makes_a_wait_longer_than_it_was() {
+fn clock_set_back_does_not_lengthen_resumed_wait() {
     let (fresh, wait) = state_in_second_wait();
     for seconds_back in [0, 1, 60, 3600, 86_400] {
         let mut state = fresh.clone();
@@ -393,7 +393,7 @@ fn a_clock_set_back_never_makes_a_wait_longer_than_it_was() {
 }
 
 #[test]
-fn the_budget_is_settled_with_what_was_slept_before_and_after() {
+fn resumed_wait_settles_sleep_before_and_after_restart() {
     let left = |state: &State| state.prompt().sleep_left();
     for (taken_up_after, woken_after, slept) in [(1, 4, 4), (1, 2, 2), (3600, 3600, 4)] {
         let (mut state, wait) = state_in_second_wait();
@@ -409,7 +409,7 @@ fn the_budget_is_settled_with_what_was_slept_before_and_after() {
 }
 
 #[test]
-fn a_wait_is_paid_for_although_the_clock_was_set_back() {
+fn resumed_wait_is_charged_despite_clock_set_back() {
     let (mut state, wait) = state_in_second_wait();
     let now = Timestamp::from_millis(wait.since.as_millis() - 60_000);
     let (_, _, at) = announced_retry(&state.resume(wait, now));
@@ -451,7 +451,7 @@ fn resumed_chain_continues_counting() {
 }
 
 #[test]
-fn a_chain_that_was_spent_before_the_restart_is_spent_after_it() {
+fn exhausted_chain_stays_exhausted_after_restart() {
     let mut before = Run::new("session");
     for _ in 0..3 {
         before.fail_and_sleep();

@@ -176,7 +176,7 @@ fn sound() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn what_is_no_circle_is_not_taken_for_one() {
+fn text_without_loops_is_not_flagged() {
     let mut all = String::new();
     for (name, text) in sound() {
         assert_eq!(found(&text), None, "{name}");
@@ -186,7 +186,7 @@ fn what_is_no_circle_is_not_taken_for_one() {
 }
 
 #[test]
-fn the_same_text_again_and_again_is_a_cycle() {
+fn repeated_text_is_detected_as_cycle() {
     let long = &PROSE[..700];
     let table_text = table();
     let table = [
@@ -210,7 +210,7 @@ fn the_same_text_again_and_again_is_a_cycle() {
 }
 
 #[test]
-fn a_cycle_counts_only_when_it_is_long() {
+fn cycle_needs_minimum_length_and_repetitions() {
     // Four times, but not 180 characters; 180, but not four times; three times, but not 1024.
     assert_eq!(found(&"Wait, again. ".repeat(10)), None);
     assert_eq!(found(&PROSE[..300].repeat(3)), None);
@@ -239,7 +239,7 @@ fn nearly(turn: usize) -> String {
 }
 
 #[test]
-fn paragraphs_that_say_nearly_the_same_are_a_circle() {
+fn similar_paragraphs_are_detected_as_loop() {
     let turns = |count: usize| (0..count).map(nearly).collect::<String>();
     assert_eq!(found(&turns(4)), None);
     assert_eq!(found(&turns(5)), Some(Loop::Paragraphs));
@@ -298,7 +298,7 @@ fn many_words_without_a_new_one_are_a_stall() {
 }
 
 #[test]
-fn what_was_found_stays_found() {
+fn detected_loop_is_kept_on_later_pushes() {
     let mut guard = LoopDetector::default();
     let cycle = guard.push(&"Wait. ".repeat(40));
     assert!(cycle.is_some());
@@ -307,7 +307,7 @@ fn what_was_found_stays_found() {
 }
 
 #[test]
-fn the_pieces_make_no_difference_to_long_texts() {
+fn chunking_does_not_change_loop_detection_in_long_text() {
     for (name, text) in sound().into_iter().take(8) {
         assert_eq!(found_in_pieces(&text, 7), None, "{name}");
     }
@@ -324,7 +324,7 @@ fn the_pieces_make_no_difference_to_long_texts() {
 
 proptest! {
     #[test]
-    fn the_pieces_make_no_difference(
+    fn chunking_does_not_change_loop_detection(
         head in "(?s).{0,60}", again in "(?s).{1,40}", times in 1_usize..60, sizes in prop::collection::vec(1_usize..50, 1..20),
     ) {
         let text = head + &again.repeat(times);
@@ -351,7 +351,7 @@ proptest! {
     }
 
     #[test]
-    fn blanks_and_the_order_of_fields_make_no_difference(a in any::<i64>(), b in "(?s).{0,20}", c in any::<bool>()) {
+    fn argument_hash_ignores_blanks_and_field_order(a in any::<i64>(), b in "(?s).{0,20}", c in any::<bool>()) {
         let name = serde_json::to_string(&b).unwrap();
         let one = format!(r#"{{"a":{a},"b":{name},"c":[{c},null,{{"d":{name}}}]}}"#);
         let two = format!("{{ \"c\" : [ {c} , null, {{\"d\":{name} }}],\n\"b\":{name}, \"a\" :{a} }} ");
@@ -363,7 +363,7 @@ proptest! {
     }
 
     #[test]
-    fn any_arguments_can_be_compared(text in "(?s).{0,60}|[\\[{\"\\\\u0-9a-f:,}\\] ]{0,60}") {
+    fn argument_hash_is_stable_for_any_text(text in "(?s).{0,60}|[\\[{\"\\\\u0-9a-f:,}\\] ]{0,60}") {
         prop_assert_eq!(arguments_hash(&text), arguments_hash(&text));
     }
 }
@@ -408,7 +408,7 @@ fn arguments_are_compared_as_values() {
 }
 
 #[test]
-fn calls_are_counted_while_they_and_their_results_stay_the_same() {
+fn identical_calls_with_identical_results_are_counted() {
     let call = |id: &str, name: &str, arguments: &str| ToolCall {
         id: id.to_owned(),
         name: name.to_owned(),

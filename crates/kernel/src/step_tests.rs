@@ -46,7 +46,7 @@ fn waits(policy: &Policy) -> Vec<u64> {
 }
 
 #[test]
-fn a_passing_failure_is_waited_for_as_its_policy_says() {
+fn transient_failure_waits_by_policy_schedule() {
     assert_eq!(waits(&policy("none")), [0_u64; 0]);
     assert_eq!(waits(&policy("standard")), [1000, 2000]);
     assert_eq!(waits(&policy("aggressive")), [200, 400, 800, 1600]);
@@ -54,7 +54,7 @@ fn a_passing_failure_is_waited_for_as_its_policy_says() {
 }
 
 #[test]
-fn no_wait_overflows_however_many_attempts_there_were() {
+fn wait_is_capped_for_any_number_of_attempts() {
     let many = Overrides {
         max_attempts: NonZeroU32::new(1000),
         ..Overrides::default()
@@ -77,7 +77,7 @@ fn no_wait_overflows_however_many_attempts_there_were() {
 }
 
 #[test]
-fn each_class_is_treated_in_its_own_way() {
+fn step_decision_follows_failure_class() {
     let next = |cause| decide(&policy("standard"), None, failed(cause), after(1, 1), 0);
     assert!(matches!(next(Cause::Timeout), StepDecision::RetryAt(_)));
     assert!(matches!(next(Cause::Stalled), StepDecision::RetryAt(_)));
@@ -110,7 +110,7 @@ fn each_class_is_treated_in_its_own_way() {
 }
 
 #[test]
-fn a_spent_budget_falls_back_and_a_ceiling_does_not() {
+fn overflow_or_usage_limit_falls_back_but_ceiling_stops() {
     let standing = StepStatus {
         has_fallback: true,
         ..after(1, 1)
@@ -129,7 +129,7 @@ fn a_spent_budget_falls_back_and_a_ceiling_does_not() {
 }
 
 #[test]
-fn what_a_turn_has_waited_for_is_not_waited_for_again() {
+fn step_does_not_retry_after_turn_exhausted_retries() {
     let standing = StepStatus {
         turn_retries_exhausted: true,
         ..after(1, 1)
@@ -145,7 +145,7 @@ fn what_a_turn_has_waited_for_is_not_waited_for_again() {
 }
 
 #[test]
-fn what_may_be_begun_once_is_not_begun_again() {
+fn step_that_runs_once_is_never_retried() {
     let standing = StepStatus {
         runs_once: true,
         ..after(1, 1)
@@ -157,7 +157,7 @@ fn what_may_be_begun_once_is_not_begun_again() {
 }
 
 #[test]
-fn a_stated_time_wins_as_far_as_the_policy_goes() {
+fn step_honours_stated_wait_up_to_policy_limit() {
     let stated = |seconds| AttemptFailure {
         not_before: Some(AT + Duration::from_secs(seconds)),
         ..failed(Cause::RateLimited)
@@ -178,7 +178,7 @@ fn a_stated_time_wins_as_far_as_the_policy_goes() {
 }
 
 #[test]
-fn nothing_is_waited_for_past_the_end_of_the_run() {
+fn step_does_not_wait_past_run_deadline() {
     let deadline = Some(AT + Duration::from_millis(999));
     let next = decide(
         &policy("standard"),

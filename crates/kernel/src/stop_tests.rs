@@ -34,7 +34,7 @@ const END: StopReason = StopReason::EndTurn;
 const LENGTH: StopReason = StopReason::Length;
 
 #[test]
-fn an_answer_is_judged_by_how_it_stopped_and_what_came() {
+fn completion_is_checked_by_stop_reason_and_content() {
     use InvalidCompletion::{
         CutCall, Empty, LengthEmpty, NamelessCall, NoCall, OnlyReasoned, OutOfRoom, ReasoningOnly,
         Refused,
@@ -92,7 +92,7 @@ fn an_answer_is_judged_by_how_it_stopped_and_what_came() {
 }
 
 #[test]
-fn what_is_read_from_a_cache_fills_the_window_too() {
+fn cached_tokens_count_towards_the_window() {
     let usage = Usage {
         input: 100,
         output: 100,
@@ -216,7 +216,7 @@ const NO_ANNOUNCEMENTS: [&str; 56] = [
 ];
 
 #[test]
-fn an_announcement_at_the_end_is_heard() {
+fn trailing_announcement_without_call_is_detected() {
     for text in ANNOUNCEMENTS {
         assert_eq!(
             check_completion(&completion(END, text)),
@@ -245,7 +245,7 @@ fn an_announcement_at_the_end_is_heard() {
 }
 
 #[test]
-fn what_only_sounds_like_an_announcement_is_none() {
+fn announcement_lookalikes_are_not_flagged() {
     for text in NO_ANNOUNCEMENTS {
         assert_eq!(check_completion(&completion(END, text)), None, "{text}");
     }
@@ -322,7 +322,7 @@ const NO_CALLS: [&str; 31] = [
 ];
 
 #[test]
-fn a_call_that_is_written_as_text_is_seen() {
+fn tool_call_written_as_text_is_detected() {
     for text in CALLS {
         assert_eq!(
             check_completion(&completion(END, text)),
@@ -344,7 +344,7 @@ fn a_call_that_is_written_as_text_is_seen() {
 }
 
 #[test]
-fn a_call_that_is_only_told_of_is_none() {
+fn mentioned_tool_call_is_not_flagged() {
     for text in NO_CALLS {
         assert_eq!(check_completion(&completion(END, text)), None, "{text}");
     }
@@ -368,7 +368,7 @@ const ALL: [InvalidCompletion; 14] = [
 ];
 
 #[test]
-fn every_oddity_says_what_it_is() {
+fn every_invalid_completion_states_its_remedy() {
     for oddity in ALL {
         assert!(
             oddity.user_message().contains(';'),
@@ -412,7 +412,7 @@ fn every_oddity_says_what_it_is() {
 
 proptest! {
     #[test]
-    fn any_text_is_judged(text in "(?s).{0,80}|([a-zI' .:…`<>\\[\\]_*\n?é’-]|let me |I'll |```|<tool_call>|read){0,40}") {
+    fn only_blank_text_is_an_empty_completion(text in "(?s).{0,80}|([a-zI' .:…`<>\\[\\]_*\n?é’-]|let me |I'll |```|<tool_call>|read){0,40}") {
         let judged = check_completion(&completion(END, &text));
         let is_blank = text.trim().is_empty();
         let is_empty = matches!(judged, Some(InvalidCompletion::Empty { .. }));
@@ -420,7 +420,7 @@ proptest! {
     }
 
     #[test]
-    fn an_answer_with_a_good_call_is_fine(text in "(?s).{0,60}") {
+    fn completion_with_valid_call_is_accepted(text in "(?s).{0,60}") {
         let call = call("read");
         for stop_reason in [END, StopReason::ToolUse, StopReason::Other] {
             let answer = FinishedCompletion { calls: &[&call], ..completion(stop_reason, &text) };

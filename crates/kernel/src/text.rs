@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_do_not_pass() {
+    fn api_keys_are_redacted() {
         let table = [
             (
                 "Incorrect API key provided: sk-proj-abcdefghijklmnop1234.",
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_words_pass() {
+    fn ordinary_words_are_not_redacted() {
         for text in [
             "skip-this-rather-long-word",
             "the bearer of bad news",

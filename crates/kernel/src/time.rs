@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_time_is_named_in_the_error() {
+    fn invalid_time_is_named_in_the_error() {
         for bad in [
             "",
             "yesterday",

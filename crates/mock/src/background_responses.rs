@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_much_is_kept() {
+    fn oldest_responses_are_evicted_beyond_byte_limit() {
         let mut kept = BackgroundResponses::default();
         for id in 0..100 {
             kept.store(answer(id, 1 << 20));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_begins_after_its_number_and_keeps_what_has_none() {
+    fn pieces_after_starts_at_next_sequence_number() {
         let frame = |number: u64| format!("data: {{\"sequence_number\":{number}}}\n\n");
         let ping = "data: {}\n\n".to_owned();
         let answer = StoredResponse {

@@ -60,7 +60,7 @@ mod tests {
     use std::io::Read;
 
     #[test]
-    fn what_is_compressed_is_read_back() {
+    fn gzip_output_decompresses_to_input() {
         let pieces = [Bytes::from("data: one\n\n"), Bytes::from("data: two\n\n")];
         let compressed = gzip(&pieces).concat();
         let mut text = String::new();
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_is_small_and_grows_without_a_line_end() {
+    fn gzip_bomb_is_small_and_expands_without_line_end() {
         let body = gzip_bomb(b"data: ");
         let size: usize = body.iter().map(Bytes::len).sum();
         assert!(size < 8 << 20, "{size}");

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_is_called_with_what_its_schema_allows() {
+    fn tool_call_arguments_match_schema() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_schemas_end() {
+    fn deeply_nested_schema_is_truncated() {
         let mut schema = json!({ "type": "string" });
         for _ in 0..50 {
             schema = json!({ "type": "array", "items": schema });

@@ -52,7 +52,7 @@ fn answer() -> Message {
 }
 
 #[test]
-fn what_was_said_since_the_last_prompt_is_found_in_every_dialect() {
+fn outputs_since_last_prompt_are_found_in_every_dialect() {
     let mut second = Message::user("Look");
     second.parts.push(Part::Text {
         text: "again".to_owned(),
@@ -81,7 +81,7 @@ fn what_was_said_since_the_last_prompt_is_found_in_every_dialect() {
 }
 
 #[test]
-fn a_prompt_beside_results_comes_after_them() {
+fn prompt_beside_tool_results_counts_after_them() {
     let mut both = results(&["before"]);
     both.parts.extend(Message::user("Stop").parts);
     for dialect in Dialect::ALL {
@@ -96,7 +96,7 @@ fn a_prompt_beside_results_comes_after_them() {
 }
 
 #[test]
-fn outputs_may_come_in_parts() {
+fn tool_output_parts_are_joined() {
     let parts = json!([{ "type": "text", "text": "one" }, { "type": "text", "text": "two" }]);
     let forms = [
         json!({ "role": "user", "content": [{ "type": "tool_result", "content": parts }] }),
@@ -110,7 +110,7 @@ fn outputs_may_come_in_parts() {
 }
 
 #[test]
-fn a_text_in_place_of_messages_is_a_prompt() {
+fn string_input_is_one_prompt() {
     let conversation = Conversation::parse(&json!("Look"));
     assert_eq!(
         (conversation.prompts, conversation.prompt.as_str()),
@@ -127,7 +127,7 @@ fn assistant_text(text: &str) -> Message {
 }
 
 #[test]
-fn an_answer_that_was_cut_off_is_to_be_gone_on_with() {
+fn partial_completion_is_recognised_for_continuation() {
     let (prompt, remark) = (
         Message::user("Look"),
         Message::user("Your last answer was cut off. Go on right after it."),
@@ -181,7 +181,7 @@ fn an_answer_that_was_cut_off_is_to_be_gone_on_with() {
 }
 
 #[test]
-fn an_answer_that_was_gone_on_with_is_one_answer() {
+fn continued_completion_counts_as_one() {
     let remark = "Your last answer was cut off.";
     let mut called = results(&["one"]);
     called.parts.extend(Message::user(remark).parts);
@@ -205,13 +205,13 @@ fn an_answer_that_was_gone_on_with_is_one_answer() {
 }
 
 #[test]
-fn words_about_an_answer_are_a_prompt_where_there_was_none() {
+fn continuation_remark_without_completion_is_a_prompt() {
     let conversation = Conversation::parse(&json!("Your last answer was cut off?"));
     assert_eq!(conversation.prompt, "Your last answer was cut off?");
 }
 
 #[test]
-fn an_answer_that_calls_a_tool_is_over() {
+fn completion_with_tool_call_is_not_continued() {
     let remark = Message::user("Your last answer was cut off.");
     for dialect in Dialect::ALL {
         let messages = vec![Message::user("Look"), answer(), remark.clone()];

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_says_how_it_ended_once() {
+    fn log_entry_records_its_outcome_once() {
         let log = Log::default();
         let ended = |log: &Log| log.to_json()["requests"][0]["ended"].clone();
         let mut kept = note(&log, &[], 0);

@@ -58,7 +58,7 @@ fn read(script: &str, dialect: Dialect) -> Result<Vec<Delta>, Box<Failure>> {
 }
 
 #[test]
-fn every_kind_is_the_same_in_pieces_and_whole() {
+fn every_kind_is_equal_streamed_and_non_streamed() {
     let content = |deltas: Vec<Delta>| {
         let text = |delta: &Delta| match delta {
             Delta::Text(text) | Delta::Reasoning(text) => text.clone(),
@@ -84,7 +84,7 @@ fn every_kind_is_the_same_in_pieces_and_whole() {
 }
 
 #[test]
-fn errors_inside_an_answer_are_what_they_say() {
+fn in_band_errors_are_classified_as_scripted() {
     let table = [
         ("overloaded", Cause::Overloaded),
         ("server-error", Cause::ServerError),
@@ -107,7 +107,7 @@ fn errors_inside_an_answer_are_what_they_say() {
 }
 
 #[test]
-fn a_window_that_ends_an_answer_is_told_in_its_headers() {
+fn in_band_usage_limit_states_reset_in_headers() {
     let plan = plan_of("in-band:usage-limit", Dialect::Anthropic, &facts(true));
     let head = plan.head.unwrap();
     let named = |name: &str| head.headers.iter().any(|(known, _)| known == name);
@@ -116,7 +116,7 @@ fn a_window_that_ends_an_answer_is_told_in_its_headers() {
 }
 
 #[test]
-fn what_is_damaged_cannot_be_read_to_its_end() {
+fn damaged_responses_never_decode_to_the_end() {
     for dialect in Dialect::ALL {
         for script in [
             "malformed",
@@ -142,7 +142,7 @@ fn what_is_damaged_cannot_be_read_to_its_end() {
 }
 
 #[test]
-fn an_answer_without_its_end_is_one_only_where_something_says_that_it_is_done() {
+fn no_finish_completes_only_in_openai_chat() {
     for dialect in Dialect::ALL {
         let deltas = read("no-finish", dialect).unwrap();
         let expected = match dialect {
@@ -157,7 +157,7 @@ fn an_answer_without_its_end_is_one_only_where_something_says_that_it_is_done() 
 }
 
 #[test]
-fn a_length_that_is_told_is_the_length_that_comes() {
+fn content_length_matches_body_length() {
     let examples = [
         "ok",
         "cut:50,clean",
@@ -187,7 +187,7 @@ fn a_length_that_is_told_is_the_length_that_comes() {
 }
 
 #[test]
-fn limits_are_told_as_the_providers_tell_them() {
+fn rate_limit_responses_match_snapshot() {
     let mut heads = String::new();
     for dialect in Dialect::ALL {
         for (form, ..) in crate::reply::HintForm::KEYWORDS {
@@ -205,7 +205,7 @@ fn limits_are_told_as_the_providers_tell_them() {
 }
 
 #[test]
-fn the_help_reads_well() {
+fn script_help_matches_snapshot() {
     insta::assert_snapshot!(crate::script::help());
 }
 

@@ -22,7 +22,7 @@ fn classified(dialect: Dialect, refusal: &ErrorResponse) -> Verdict {
 }
 
 #[test]
-fn every_trouble_is_recognised_in_every_dialect() {
+fn every_provider_error_is_classified_in_every_dialect() {
     let causes = [
         (ProviderError::Overloaded, Cause::Overloaded),
         (ProviderError::RateLimited, Cause::RateLimited),
@@ -45,7 +45,7 @@ fn every_trouble_is_recognised_in_every_dialect() {
 }
 
 #[test]
-fn a_limit_is_stated_in_every_form_and_understood() {
+fn rate_limit_hint_is_parsed_in_every_form() {
     for dialect in Dialect::ALL {
         for (word, form, _) in HintForm::KEYWORDS {
             for wait in [Duration::from_secs(360), Duration::from_millis(11_054)] {
@@ -67,7 +67,7 @@ fn a_limit_is_stated_in_every_form_and_understood() {
 }
 
 #[test]
-fn a_window_says_when_it_ends() {
+fn usage_limit_states_its_reset_time() {
     let wait = Duration::from_secs(18_000);
     for dialect in Dialect::ALL {
         let verdict = classified(dialect, &usage_limit(dialect, wait, NOW + wait));
@@ -77,7 +77,7 @@ fn a_window_says_when_it_ends() {
 }
 
 #[test]
-fn lengths_and_moments_are_written_as_servers_write_them() {
+fn durations_and_dates_use_server_formats() {
     let table = [
         (28, "28ms"),
         (1_500, "1.500s"),
@@ -92,7 +92,7 @@ fn lengths_and_moments_are_written_as_servers_write_them() {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_is_recognised_in_every_dialect() {
+fn request_errors_are_classified_in_every_dialect() {
     let mut facts = RequestFacts {
         tokens: 101,
         bytes: 1001,
@@ -129,7 +129,7 @@ fn what_is_wrong_with_a_request_is_recognised_in_every_dialect() {
 }
 
 #[test]
-fn a_request_is_refused_only_beyond_its_limit() {
+fn request_at_its_limit_is_not_refused() {
     let facts = RequestFacts {
         tokens: 100,
         bytes: 1000,

@@ -147,7 +147,7 @@ mod tests {
     use outlast_dialect::{self as dialect, Delivery, Message, Part, Role};
 
     #[test]
-    fn a_request_is_understood_in_every_dialect() {
+    fn request_facts_are_parsed_in_every_dialect() {
         let image = dialect::Image {
             media_type: "image/png".to_owned(),
             data: "aGVsbG8=".to_owned(),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_found_where_each_dialect_puts_it() {
+    fn api_key_is_read_from_either_header() {
         for (name, value) in [("x-api-key", "k"), ("authorization", "Bearer k")] {
             let headers = [(name.to_owned(), value.to_owned())];
             let facts = RequestFacts::parse(Dialect::Anthropic, &headers, &Value::Null, 0);

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_known_with_and_without_their_version() {
+    fn paths_route_with_and_without_version_prefix() {
         let table = [
             (
                 Method::Post,

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_chosen_by_hand_by_header_by_model_or_by_default() {
+    fn script_is_selected_by_override_header_model_or_default() {
         let mut book = book();
         assert_eq!(play(&mut book, None, "gpt-4o"), "ok:empty");
         assert_eq!(play(&mut book, None, "llama3:8b"), "ok");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn each_model_plays_the_script_that_it_was_given() {
+    fn each_model_plays_its_assigned_script() {
         let mut book = book();
         for model in ["big", "small", "ok"] {
             book.assign_to_model(model.to_owned(), "overloaded".parse().unwrap());
@@ -153,20 +153,20 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_was_to_be_a_script_is_an_error() {
+    fn malformed_script_as_model_name_is_an_error() {
         for model in ["error:999", "overloaded:many", "ok+overlaoded"] {
             assert!(book().select(None, model).is_err(), "{model}");
         }
     }
 
     #[test]
-    fn a_header_that_is_no_script_is_an_error() {
+    fn invalid_script_header_is_an_error() {
         let error = book().select(Some("overlaoded"), "m").unwrap_err();
         assert!(error.to_string().contains("no such fault"), "{error}");
     }
 
     #[test]
-    fn setting_a_script_begins_it_anew() {
+    fn setting_a_script_restarts_it() {
         let mut book = book();
         for _ in 0..2 {
             book.set_override(None, "overloaded".parse().unwrap());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_scripts_are_remembered() {
+    fn remembered_scripts_are_bounded() {
         let mut book = book();
         for number in 0..3 * MAX_SCRIPTS {
             play(&mut book, None, "overloaded");

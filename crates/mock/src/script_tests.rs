@@ -21,7 +21,7 @@ fn play(text: &str, calls: usize) -> Vec<Action> {
 const OVERLOADED: Action = Action::ProviderError(ProviderError::Overloaded);
 
 #[test]
-fn faults_strike_as_often_as_they_say() {
+fn fault_is_played_its_stated_number_of_times() {
     use Action::{Answer, DropAfter, Stall};
     let table: [(&str, Vec<Action>); 9] = [
         ("ok", vec![Answer, Answer]),
@@ -133,7 +133,7 @@ fn every_fault_is_read_with_its_arguments() {
 }
 
 #[test]
-fn a_fault_names_the_answer_that_it_damages() {
+fn fault_selects_its_completion_kind() {
     let reply = |text: &str| script(text).next_reply(at(0), 0);
     assert_eq!(reply("ok:tools").answer_kind, AnswerKind::Tools);
     assert_eq!(
@@ -154,7 +154,7 @@ fn a_fault_names_the_answer_that_it_damages() {
 }
 
 #[test]
-fn an_answer_is_of_its_kind_once_or_for_ever() {
+fn completion_kind_applies_once_or_always() {
     let kinds = |text: &str| {
         let mut script = script(text);
         (0..4)
@@ -170,7 +170,7 @@ fn an_answer_is_of_its_kind_once_or_for_ever() {
 }
 
 #[test]
-fn a_limit_holds_until_its_time_and_counts_down() {
+fn limit_holds_until_its_end_and_counts_down() {
     let mut limited = script("rate-limited:retry-after=2,as=date");
     let limit = |seconds| Action::RateLimit {
         wait: Duration::from_secs(seconds),
@@ -215,7 +215,7 @@ fn served(text: &str, per_second: u64, size: usize) -> Vec<usize> {
 }
 
 #[test]
-fn a_capacity_serves_so_much_a_second_and_hides_the_first() {
+fn capacity_limits_rate_after_an_initial_burst() {
     assert_eq!(served("capacity:requests=10", 10, 0), [10, 10, 10, 10]);
     assert_eq!(served("capacity:requests=10", 50, 0), [19, 10, 10, 10]);
     // Forty bytes are ten tokens: five such requests per second.
@@ -224,7 +224,7 @@ fn a_capacity_serves_so_much_a_second_and_hides_the_first() {
 }
 
 #[test]
-fn a_capacity_says_when_there_is_room() {
+fn capacity_refusal_states_the_needed_wait() {
     let mut one = script("capacity:requests=2");
     let limit =
         |one: &mut Script, millis| match one.next_reply(Timestamp::from_millis(millis), 0).action {
@@ -238,7 +238,7 @@ fn a_capacity_says_when_there_is_room() {
 }
 
 #[test]
-fn the_same_seed_fails_the_same_way() {
+fn flaky_fault_is_deterministic_per_seed() {
     assert_eq!(play("flaky:0.3,seed=7", 200), play("flaky:0.3,seed=7", 200));
     assert_ne!(play("flaky:0.3,seed=7", 200), play("flaky:0.3,seed=8", 200));
     let failed = play("flaky:0.3,seed=7", 1000);
@@ -247,7 +247,7 @@ fn the_same_seed_fails_the_same_way() {
 }
 
 #[test]
-fn a_bad_script_names_the_place_and_the_remedy() {
+fn invalid_script_error_names_place_and_remedy() {
     let table = [
         ("overlaoded:3", "`overlaoded:3`: there is no such fault"),
         ("ok+", "at ``: a fault is missing"),
@@ -284,7 +284,7 @@ fn a_bad_script_names_the_place_and_the_remedy() {
 }
 
 #[test]
-fn the_help_names_every_fault_and_every_word() {
+fn help_lists_every_fault_and_keyword() {
     let help = help();
     for row in &FAULTS {
         assert!(help.contains(&row.usage()), "{}", row.name);

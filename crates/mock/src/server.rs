@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_for_one_model_or_for_all_others() {
+    fn argument_sets_script_for_one_model_or_default() {
         type Row = (
             &'static [&'static str],
             &'static str,
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_cannot_be_read_is_an_error() {
+    fn invalid_script_argument_is_an_error() {
         for written in ["overlaoded", "gpt-5=overlaoded", "gpt-5=", "error:999", ""] {
             let options = Options::new("ok".parse().unwrap());
             assert!(options.with_argument(written).is_err(), "{written}");

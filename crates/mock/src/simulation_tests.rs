@@ -54,7 +54,7 @@ fn assert_guarantees(scenario: &Scenario) -> Metrics {
 // --- with the gate ---
 
 #[test]
-fn however_many_agents_there_are_they_make_few_calls_in_an_outage() {
+fn gate_keeps_outage_calls_low_for_any_agent_count() {
     for agents in [500, 5000] {
         let scenario = Scenario {
             agents,
@@ -69,7 +69,7 @@ fn however_many_agents_there_are_they_make_few_calls_in_an_outage() {
 }
 
 #[test]
-fn the_promises_hold_for_a_short_and_for_a_long_outage() {
+fn guarantees_hold_for_short_and_long_outages() {
     for agents in [500, 5000] {
         for (outage, most) in [(minutes(1), 40), (minutes(240), 1000)] {
             let scenario = Scenario {
@@ -83,7 +83,7 @@ fn the_promises_hold_for_a_short_and_for_a_long_outage() {
 }
 
 #[test]
-fn under_sustained_overload_the_provider_is_used_up_and_hardly_ever_refuses() {
+fn sustained_overload_uses_capacity_with_few_refusals() {
     for agents in [500, 5000] {
         let scenario = Scenario {
             agents,
@@ -98,7 +98,7 @@ fn under_sustained_overload_the_provider_is_used_up_and_hardly_ever_refuses() {
 }
 
 #[test]
-fn ten_times_the_capacity_is_found_as_well() {
+fn guarantees_hold_at_ten_times_the_capacity() {
     assert_guarantees(&Scenario {
         agents: 5000,
         capacity: 250,
@@ -109,7 +109,7 @@ fn ten_times_the_capacity_is_found_as_well() {
 }
 
 #[test]
-fn a_provider_that_comes_back_with_less_is_paced_by_what_it_has() {
+fn pace_follows_reduced_capacity_after_recovery() {
     for recovered_capacity_percent in [40, 80] {
         let scenario = Scenario {
             recovered_capacity_percent,
@@ -132,7 +132,7 @@ fn a_provider_that_comes_back_with_less_is_paced_by_what_it_has() {
 }
 
 #[test]
-fn a_dead_probe_holds_the_others_for_its_lease_and_no_longer() {
+fn dead_probe_blocks_others_only_for_its_lease() {
     let scenario = Scenario {
         dead_probes: 5,
         ..Scenario::default()
@@ -150,7 +150,7 @@ fn a_dead_probe_holds_the_others_for_its_lease_and_no_longer() {
 // --- without the gate ---
 
 #[test]
-fn each_for_itself_makes_hundreds_of_times_the_calls_or_sleeps_on_after_the_recovery() {
+fn ungated_strategies_waste_calls_or_recover_late() {
     let scenario = Scenario::default().with_outage(minutes(30));
     let all: Vec<Metrics> = Strategy::standard_set()
         .unwrap()
@@ -173,7 +173,7 @@ fn each_for_itself_makes_hundreds_of_times_the_calls_or_sleeps_on_after_the_reco
 }
 
 #[test]
-fn each_for_itself_is_refused_again_and_again_under_overload() {
+fn ungated_strategies_are_often_refused_under_overload() {
     for strategy in &Strategy::standard_set().unwrap()[1..] {
         let numbers = run(&overload(), strategy).unwrap();
         assert!(numbers.attempts_per_success > 1.5, "{}", strategy.name);
@@ -181,7 +181,7 @@ fn each_for_itself_is_refused_again_and_again_under_overload() {
 }
 
 #[test]
-fn a_policy_without_retries_leaves_it_to_whoever_runs_the_agent() {
+fn policy_none_gives_up_on_every_failed_attempt() {
     let none = Policy::named("none").unwrap();
     let scenario = Scenario::default().with_outage(minutes(1));
     let numbers = run(&scenario, &Strategy::ungated(none)).unwrap();
@@ -193,7 +193,7 @@ fn a_policy_without_retries_leaves_it_to_whoever_runs_the_agent() {
 // --- without the store ---
 
 #[test]
-fn without_the_store_agents_keep_to_their_own_schedule_and_join_again_when_it_is_back() {
+fn store_outage_costs_few_attempts_and_agents_rejoin() {
     let outage = Scenario::default().with_outage(minutes(30));
     let overload = Scenario {
         length: minutes(60),
@@ -224,7 +224,7 @@ fn without_the_store_agents_keep_to_their_own_schedule_and_join_again_when_it_is
 // --- the simulation itself ---
 
 #[test]
-fn the_same_seed_gives_the_same_trace_and_another_another() {
+fn trace_is_determined_by_the_seed() {
     let scenario = Scenario {
         retry_after: true,
         store_outage: Some(minutes(12)..minutes(13)),
@@ -242,7 +242,7 @@ fn the_same_seed_gives_the_same_trace_and_another_another() {
 }
 
 #[test]
-fn a_quiet_day_is_quiet() {
+fn normal_load_needs_no_retries() {
     let scenario = Scenario {
         load: 50,
         length: minutes(20),
@@ -260,7 +260,7 @@ fn a_quiet_day_is_quiet() {
 }
 
 #[test]
-fn what_cannot_be_played_says_why_and_what_could() {
+fn impossible_scenario_error_states_valid_values() {
     let table = [
         (
             Scenario {

@@ -32,7 +32,7 @@ fn cause(line: &str, ran: &ProcessResult) -> Cause {
 }
 
 #[test]
-fn what_a_command_said_decides_where_its_exit_says_nothing() {
+fn command_message_decides_cause_when_exit_code_is_generic() {
     let table = [
         ("HTTP 401: invalid x-api-key", Auth),
         ("401 invalid x-api-key", Auth),
@@ -95,7 +95,7 @@ fn what_a_command_said_decides_where_its_exit_says_nothing() {
 }
 
 #[test]
-fn an_exit_code_that_is_known_settles_it() {
+fn known_exit_code_decides_cause() {
     let said = "429 Too Many Requests";
     let table = [
         ("curl -sS https://x", 6, Network),
@@ -135,7 +135,7 @@ fn an_exit_code_that_is_known_settles_it() {
 }
 
 #[test]
-fn an_error_of_a_server_that_curl_reports_is_that_of_the_server() {
+fn curl_http_error_maps_to_status_of_server() {
     let table = [
         (
             "curl: (22) The requested URL returned error: 503",
@@ -157,7 +157,7 @@ fn an_error_of_a_server_that_curl_reports_is_that_of_the_server() {
 }
 
 #[test]
-fn a_signal_that_was_not_ours_says_who_sent_it() {
+fn foreign_signal_decides_cause() {
     let table = [
         (2, Unknown),
         (15, Unknown),
@@ -183,7 +183,7 @@ fn a_signal_that_was_not_ours_says_who_sent_it() {
 }
 
 #[test]
-fn a_failing_test_run_is_one_for_every_runner() {
+fn failing_tests_are_recognized_for_every_runner() {
     let table = [
         ("go test ./...", 1),
         ("cargo test", 101),
@@ -230,7 +230,7 @@ fn a_failing_test_run_is_one_for_every_runner() {
 }
 
 #[test]
-fn what_is_no_failing_test_stays_what_it_is() {
+fn runner_error_other_than_failing_tests_keeps_its_cause() {
     let table = [
         (
             "pytest --nope",
@@ -291,7 +291,7 @@ fn what_is_no_failing_test_stays_what_it_is() {
 }
 
 #[test]
-fn a_runner_counts_only_where_the_exit_may_be_its_own() {
+fn runner_counts_only_if_exit_code_may_be_its_own() {
     let table = [
         ("go test ./... | tee log", 1, "", Unknown),
         ("echo go test", 1, "", Unknown),
@@ -304,7 +304,7 @@ fn a_runner_counts_only_where_the_exit_may_be_its_own() {
 }
 
 #[test]
-fn a_failing_test_names_what_failed_and_hands_on_the_end_of_the_output() {
+fn failing_test_problem_has_test_name_and_output_end() {
     let output = "=== RUN TestA\n--- FAIL: TestA (0.03s)\n    a_test.go:3: no\nFAIL\nFAIL\tx\t0.1s";
     let problem = command_problem(&shell("go test ./..."), &printed(1, output), true, NOW);
     assert_eq!(
@@ -316,7 +316,7 @@ fn a_failing_test_names_what_failed_and_hands_on_the_end_of_the_output() {
 }
 
 #[test]
-fn what_is_mentioned_in_passing_decides_nothing() {
+fn error_mentioned_in_passing_does_not_decide_cause() {
     let table = [
         "INFO: got 429, retrying in 3 s\nError: assertion mismatch",
         "level=warn msg=\"rate limit exceeded\"\nError: assertion mismatch",
@@ -329,7 +329,7 @@ fn what_is_mentioned_in_passing_decides_nothing() {
 }
 
 #[test]
-fn an_error_is_found_above_its_stack() {
+fn error_is_found_around_stack_trace() {
     let node = "Error: connect ECONNREFUSED 127.0.0.1:80\n    at a (b.js:1)\n    at c (d.js:2) {\n  errno: -111,\n  \
                 code: 'ECONNREFUSED',\n  address: '127.0.0.1'\n}\n\nNode.js v22.0.0";
     assert_eq!(cause("./work", &exit(1, node)), Network);
@@ -339,7 +339,7 @@ fn an_error_is_found_above_its_stack() {
 }
 
 #[test]
-fn the_errors_are_read_before_what_was_printed_after_them() {
+fn stderr_is_read_before_later_output() {
     let ran = ProcessResult {
         errors: "error: HTTP 429".to_owned(),
         tail: "error: HTTP 429\nall 3 failed".to_owned(),
@@ -351,7 +351,7 @@ fn the_errors_are_read_before_what_was_printed_after_them() {
 }
 
 #[test]
-fn a_stated_time_is_kept_for_what_can_pass() {
+fn stated_retry_time_is_kept_only_for_transient_cause() {
     let ran = exit(1, "Error: 429 rate limit exceeded, try again in 30 seconds");
     let problem = command_problem(&shell("./work"), &ran, false, NOW);
     assert_eq!(
@@ -364,7 +364,7 @@ fn a_stated_time_is_kept_for_what_can_pass() {
 }
 
 #[test]
-fn what_says_nothing_is_tried_again_only_where_the_step_says_so() {
+fn unknown_failure_is_retryable_only_with_explicit_policy() {
     let table = [
         (exit(1, ""), Unknown, CommandFailed),
         (exit(3, "it did not work"), Unknown, CommandFailed),
@@ -392,7 +392,7 @@ fn what_says_nothing_is_tried_again_only_where_the_step_says_so() {
 }
 
 #[test]
-fn the_error_that_an_agent_reports_decides_whatever_its_exit() {
+fn agent_error_decides_cause_regardless_of_exit_code() {
     let table = [
         ("error_max_turns", CeilingReached),
         ("Prompt is too long", ContextOverflow),

@@ -41,7 +41,7 @@ fn needs<'a>(pipeline: &'a Pipeline, id: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn what_a_file_does_not_say_has_a_default() {
+fn omitted_pipeline_settings_have_defaults() {
     let pipeline = parse_valid("steps: [{id: a, command: x}]");
     assert_eq!(pipeline.name, "p");
     let runtime = &pipeline.runtime;
@@ -61,7 +61,7 @@ fn what_a_file_does_not_say_has_a_default() {
 }
 
 #[test]
-fn what_counts_for_all_steps_is_read() {
+fn pipeline_wide_settings_are_read() {
     let pipeline = parse_valid(
         "max_step_visits: 3\n\
          runtime:\n  max_concurrency: 2\n  stall_timeout: 0\n  default_timeout_minutes: 30\n  \
@@ -90,7 +90,7 @@ fn what_counts_for_all_steps_is_read() {
 }
 
 #[test]
-fn an_input_from_a_step_is_a_need_unless_it_may_be_missing() {
+fn step_input_implies_need_unless_optional() {
     let pipeline = parse_valid(
         "inputs: {topic: x}\nsteps:\n  - {id: a, command: x}\n  - {id: b, command: x}\n  \
          - {id: c, command: x, outputs: [{name: plan.md, path: out/p}]}\n  \
@@ -111,7 +111,7 @@ fn an_input_from_a_step_is_a_need_unless_it_may_be_missing() {
 }
 
 #[test]
-fn what_is_written_is_kept_as_it_is_written() {
+fn scalars_are_kept_as_written() {
     let pipeline = parse_valid(
         "inputs: {version: 1.10, yes: on, none: , long: {default: 007, description: d}}\nsteps:\n  - id: a\n    \
          command: [make, -j, 08, true]\n    env: {A: 1.10, B: true, C: 'no'}\n",
@@ -129,7 +129,7 @@ fn what_is_written_is_kept_as_it_is_written() {
 }
 
 #[test]
-fn the_steps_of_a_loop_are_steps_of_the_pipeline() {
+fn loop_steps_are_pipeline_steps() {
     let pipeline = parse_valid(
         "steps:\n  - {id: first, command: x}\n  \
          - id: outer\n    needs: [first]\n    loop:\n      max_iterations: 4\n      steps:\n        \
@@ -173,7 +173,7 @@ fn the_steps_of_a_loop_are_steps_of_the_pipeline() {
 }
 
 #[test]
-fn a_step_is_called_if_something_before_it_leads_to_it_or_it_makes_good() {
+fn target_of_forward_edge_or_rework_is_on_demand() {
     let pipeline = parse_valid(
         "steps:\n  - {id: test, command: x, edges: [{target: fix, condition: outcome=failure}, {target: _complete}]}\n  \
          - {id: fix, command: x, edges: [{target: test}]}\n  \
@@ -196,7 +196,7 @@ fn a_step_is_called_if_something_before_it_leads_to_it_or_it_makes_good() {
 }
 
 #[test]
-fn a_policy_is_a_name_and_what_overrides_it() {
+fn retry_policy_is_a_name_with_overrides() {
     let pipeline = parse_valid(
         "steps:\n  - {id: a, command: x, retry: {policy: aggressive}}\n  \
          - {id: b, command: x, retry: {policy: standard, max_attempts: 5}}\n  \
@@ -218,7 +218,7 @@ fn a_policy_is_a_name_and_what_overrides_it() {
 }
 
 #[test]
-fn a_gate_without_choices_goes_on_or_fails() {
+fn approval_gate_without_choices_offers_yes_and_no() {
     let pipeline = parse_valid(
         "steps: [{id: a, gate: {type: approval}}, \
          {id: b, gate: {type: approval, message: m, default: 2, timeout: 5m, choices: [{key: 1, label: One}, {key: 2}]}}]",
@@ -248,7 +248,7 @@ fn a_gate_without_choices_goes_on_or_fails() {
 }
 
 #[test]
-fn prompts_have_the_pipelines_model_unless_they_name_another_provider() {
+fn prompt_uses_pipeline_model_unless_provider_differs() {
     let pipeline = parse_valid(
         "provider: one\nmodel: big\nruntime: {fallbacks: {big: [small], claude: [codex]}}\nsteps:\n  \
          - {id: a, prompt: x}\n  - {id: b, prompt: x, model: other}\n  - {id: c, prompt: x, provider: two}\n  \
@@ -280,7 +280,7 @@ fn prompts_have_the_pipelines_model_unless_they_name_another_provider() {
 }
 
 #[test]
-fn contracts_are_read_from_every_place() {
+fn contracts_are_read_from_step_and_handover() {
     let pipeline = parse_valid(
         "steps:\n  - id: a\n    command: x\n    outputs: [{name: plan, path: p}]\n    contracts:\n      \
          - {type: json_schema, schema: {type: object}, artifact: plan}\n      \
@@ -304,7 +304,7 @@ fn contracts_are_read_from_every_place() {
 }
 
 #[test]
-fn a_schema_is_read_from_the_folder_of_the_file_and_no_further() {
+fn schema_file_must_be_within_pipeline_folder() {
     let folder = tempfile::tempdir().unwrap();
     let inside = folder.path().join("inside");
     std::fs::create_dir(&inside).unwrap();

@@ -152,7 +152,7 @@ fn next_report(
 const ALWAYS_SUCCEEDS: AttemptOutcome<'static> = &|_, _, _| None;
 
 #[test]
-fn a_step_begins_when_all_that_it_needs_is_done() {
+fn step_starts_when_all_its_needs_are_done() {
     let played = play(
         "steps: [{id: c, needs: [a, b], command: x}, {id: a, command: x}, {id: b, needs: [a], command: x}]",
         ALWAYS_SUCCEEDS,
@@ -162,7 +162,7 @@ fn a_step_begins_when_all_that_it_needs_is_done() {
 }
 
 #[test]
-fn no_more_steps_work_at_once_than_may() {
+fn concurrent_steps_stay_within_limit() {
     let steps: Vec<String> = (0..50)
         .map(|n| format!("{{id: s{n}, command: x}}"))
         .collect();
@@ -176,7 +176,7 @@ fn no_more_steps_work_at_once_than_may() {
 }
 
 #[test]
-fn after_a_failure_nothing_begins_and_what_is_under_way_ends() {
+fn failure_starts_no_new_steps_and_lets_running_ones_end() {
     let source = "runtime: {max_concurrency: 2}\nsteps: [{id: a, command: x}, {id: b, command: x}, {id: c, needs: [b], command: x}, {id: d, command: x}]";
     let played = play(source, &|step, _, _| (step == "a").then_some(Cause::Auth));
     assert_eq!(played.visited(), ["a", "b"]);
@@ -190,7 +190,7 @@ fn after_a_failure_nothing_begins_and_what_is_under_way_ends() {
 }
 
 #[test]
-fn what_a_failure_does_to_the_run_is_the_steps_to_say() {
+fn on_failure_setting_decides_outcome_of_run() {
     let outcome = |mode: &str| {
         let source = format!(
             "steps: [{{id: a, command: x, {mode}}}, {{id: b, needs: [a], command: x}}, {{id: r, rework_only: true, command: x}}]"
@@ -228,7 +228,7 @@ fn what_a_failure_does_to_the_run_is_the_steps_to_say() {
 }
 
 #[test]
-fn a_rework_that_is_left_out_makes_nothing_good() {
+fn skipped_rework_does_not_repair_its_step() {
     let source = "steps:
   - {id: a, command: x, on_failure: rework, rework_step: r}
   - {id: s, command: x, on_failure: skip}
@@ -240,7 +240,7 @@ fn a_rework_that_is_left_out_makes_nothing_good() {
 }
 
 #[test]
-fn a_rework_that_fails_as_well_fails_the_run() {
+fn failed_rework_fails_the_run() {
     let source = "steps: [{id: a, command: x, on_failure: rework, rework_step: r}, {id: r, rework_only: true, command: x}]";
     let played = play(source, &|_, _, _| Some(Cause::Auth));
     assert_eq!(played.visited(), ["a", "r"]);
@@ -248,7 +248,7 @@ fn a_rework_that_fails_as_well_fails_the_run() {
 }
 
 #[test]
-fn an_edge_back_has_everything_run_again_that_was_made_of_it() {
+fn back_edge_reruns_dependent_steps() {
     let source = "steps:
   - {id: implement, command: x}
   - {id: test, needs: [implement], command: x, edges: [{target: implement, condition: outcome=failure}]}
@@ -270,7 +270,7 @@ fn an_edge_back_has_everything_run_again_that_was_made_of_it() {
 }
 
 #[test]
-fn a_step_is_visited_no_more_often_than_it_may_be() {
+fn step_visits_are_limited() {
     let source = "runtime: {circuit_breaker: {limit: 100}}\nsteps:
   - {id: implement, command: x}
   - {id: test, needs: [implement], command: x, edges: [{target: implement, condition: outcome=failure}]}";
@@ -286,7 +286,7 @@ fn a_step_is_visited_no_more_often_than_it_may_be() {
 }
 
 #[test]
-fn the_same_failure_in_visit_after_visit_trips_the_breaker_and_others_do_not() {
+fn breaker_trips_on_repeated_but_not_on_varied_failures() {
     let source = "steps:
   - {id: implement, command: x}
   - {id: test, needs: [implement], command: x, edges: [{target: implement, condition: outcome=failure}]}";
@@ -312,7 +312,7 @@ fn the_same_failure_in_visit_after_visit_trips_the_breaker_and_others_do_not() {
 }
 
 #[test]
-fn a_branch_that_no_edge_leads_to_is_not_run() {
+fn branch_without_taken_edge_is_not_run() {
     let source = "steps:
   - {id: look, command: x, edges: [{target: hard, condition: context.size=big}, {target: easy}]}
   - {id: easy, command: x}
@@ -324,7 +324,7 @@ fn a_branch_that_no_edge_leads_to_is_not_run() {
 }
 
 #[test]
-fn an_edge_can_lead_to_the_end() {
+fn edge_to_complete_ends_the_run() {
     let source = "steps:
   - {id: look, command: x, edges: [{target: _complete}]}
   - {id: after, needs: [look], command: x}";
@@ -342,7 +342,7 @@ const LOOP: &str = "steps:
   - {id: after, needs: [again], command: x}";
 
 #[test]
-fn a_loop_ends_when_what_it_waits_for_has_come_about() {
+fn loop_ends_when_its_condition_holds() {
     let played = play(LOOP, &|step, visit, _| {
         (step == "check" && visit < 3).then_some(Cause::InvalidRequest)
     });
@@ -352,7 +352,7 @@ fn a_loop_ends_when_what_it_waits_for_has_come_about() {
 }
 
 #[test]
-fn a_loop_that_never_gets_there_fails_after_its_last_iteration() {
+fn loop_fails_when_condition_never_holds() {
     let causes = [
         Cause::Auth,
         Cause::Billing,
@@ -368,7 +368,7 @@ fn a_loop_that_never_gets_there_fails_after_its_last_iteration() {
 }
 
 #[test]
-fn steps_of_a_loop_that_cannot_run_do_not_hold_it_up() {
+fn loop_iterates_despite_steps_that_cannot_run() {
     let played = play(LOOP, &|step, visit, _| {
         (step == "make" && visit < 2).then_some(Cause::Auth)
     });
@@ -377,7 +377,7 @@ fn steps_of_a_loop_that_cannot_run_do_not_hold_it_up() {
 }
 
 #[test]
-fn a_run_that_is_begun_again_keeps_what_ended_well() {
+fn restarted_run_keeps_completed_steps() {
     let source = "steps: [{id: a, command: x}, {id: b, needs: [a], command: x}]";
     let pipeline = pipeline(source);
     let fails: AttemptOutcome<'_> = &|step, _, _| (step == "b").then_some(Cause::Auth);
@@ -390,7 +390,7 @@ fn a_run_that_is_begun_again_keeps_what_ended_well() {
 }
 
 #[test]
-fn a_gate_that_nobody_answers_takes_its_default_or_fails() {
+fn expired_gate_takes_its_default_or_fails() {
     let ends = |gate: &str| {
         play(
             &format!("steps: [{{id: g, gate: {gate}}}]"),

@@ -172,7 +172,7 @@ fn entries() -> Vec<(u64, Entry)> {
 }
 
 #[tokio::test]
-async fn a_run_is_what_its_entries_say() {
+async fn run_is_rebuilt_from_its_entries() {
     let home = TestJournals::new();
     write_run(&home, &entries()).await;
     let (run, read) = read(&home.runs, None, RUN).await.unwrap();
@@ -190,7 +190,7 @@ async fn a_run_is_what_its_entries_say() {
 }
 
 #[tokio::test]
-async fn what_a_session_waited_for_is_told_with_its_attempt() {
+async fn session_waits_are_assigned_to_their_attempts() {
     let home = TestJournals::new();
     write_run(&home, &entries()).await;
     let session = [
@@ -222,7 +222,7 @@ async fn what_a_session_waited_for_is_told_with_its_attempt() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_gone_takes_nothing_from_its_run() {
+async fn missing_session_leaves_waits_of_run_intact() {
     let home = TestJournals::new();
     write_run(&home, &entries()).await;
     let (run, _) = read(&home.runs, Some(&home.steps), RUN).await.unwrap();
@@ -242,7 +242,7 @@ async fn many_entries_are_read_page_by_page() {
 }
 
 #[tokio::test]
-async fn an_entry_of_a_later_version_is_named() {
+async fn entry_of_later_version_is_named_in_error() {
     let home = TestJournals::new();
     let first = serde_json::to_string(&started()).unwrap();
     let later = r#"{"type":"teleported","step":"plan"}"#.to_owned();
@@ -258,7 +258,7 @@ async fn an_entry_of_a_later_version_is_named() {
 }
 
 #[tokio::test]
-async fn a_wait_that_has_not_ended_is_found() {
+async fn current_wait_is_the_unfinished_wait() {
     let home = TestJournals::new();
     let found = current_wait(&home.steps, SESSION).await.unwrap();
     assert!(found.is_none());
@@ -275,7 +275,7 @@ async fn a_wait_that_has_not_ended_is_found() {
 }
 
 #[tokio::test]
-async fn a_wait_that_has_ended_is_none() {
+async fn current_wait_ignores_finished_wait() {
     let home = TestJournals::new();
     write_session(&home, &[(2, scheduled(2, 5)), (5, wait_ended())]).await;
     let found = current_wait(&home.steps, SESSION).await.unwrap();

@@ -74,7 +74,7 @@ fn requests(folder: &Path) -> Vec<RunRequest> {
 }
 
 #[tokio::test]
-async fn looking_makes_nothing_and_a_run_that_begins_later_is_found() {
+async fn reading_creates_no_files_and_later_run_is_found() {
     let folder = folder();
     let home = RunStore::new(folder.path());
     assert!(home.all().await.unwrap().is_empty());
@@ -88,7 +88,7 @@ async fn looking_makes_nothing_and_a_run_that_begins_later_is_found() {
 }
 
 #[tokio::test]
-async fn a_file_that_takes_the_place_of_another_is_read() {
+async fn replaced_database_file_is_read() {
     let folder = folder();
     let home = RunStore::new(folder.path());
     write(folder.path(), FIRST, &[started()]).await;
@@ -102,7 +102,7 @@ async fn a_file_that_takes_the_place_of_another_is_read() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_named_and_left_alone() {
+async fn damaged_database_is_named_and_left_unchanged() {
     let folder = folder();
     let (file, rubbish) = (folder.path().join(RUNS), "this is no database ".repeat(500));
     fs::write(&file, &rubbish).unwrap();
@@ -114,7 +114,7 @@ async fn a_damaged_file_is_named_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_run_is_told_what_it_can_be_told() {
+async fn valid_run_requests_are_posted() {
     let folder = folder();
     let home = RunStore::new(folder.path());
     let (_runs, _hold) = begin(folder.path(), FIRST, &at_gates()).await;
@@ -139,7 +139,7 @@ async fn a_run_is_told_what_it_can_be_told() {
 }
 
 #[tokio::test]
-async fn what_means_nothing_to_a_run_is_refused() {
+async fn invalid_run_requests_are_refused() {
     let folder = folder();
     let home = RunStore::new(folder.path());
     write(folder.path(), FIRST, &at_gates()).await;
@@ -188,7 +188,7 @@ async fn what_means_nothing_to_a_run_is_refused() {
 }
 
 #[tokio::test]
-async fn steps_of_a_run_without_its_pipeline_come_in_the_order_in_which_they_began() {
+async fn steps_without_pipeline_are_in_start_order() {
     let visited = |step: &str| Entry::StepStarted {
         step: step.to_owned(),
         visit: 1,

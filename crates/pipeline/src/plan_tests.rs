@@ -74,14 +74,14 @@ steps:
 "#;
 
 #[test]
-fn a_plan_shows_what_runs_together_and_what_becomes_of_it() {
+fn plan_shows_parallel_steps_and_their_follow_ups() {
     let pipeline =
         file::read(WHOLE, Path::new("x.yaml")).unwrap_or_else(|faults| panic!("{faults}"));
     insta::assert_snapshot!(plan(&pipeline));
 }
 
 #[test]
-fn text_from_the_file_stays_on_its_line() {
+fn file_text_in_plan_stays_on_one_line() {
     let long = "x".repeat(1000);
     let source = format!(
         "name: \"a\\nb \\e[31mred\"\nsteps:\n  - id: s\n    command: |\n      first\n      {long}\n"
@@ -94,7 +94,7 @@ fn text_from_the_file_stays_on_its_line() {
 }
 
 #[test]
-fn a_thousand_steps_in_a_row_are_a_thousand_layers() {
+fn thousand_chained_steps_make_thousand_layers() {
     let mut source = "steps:\n  - {id: s0, command: x}\n".to_owned();
     for step in 1..1000 {
         source += &format!("  - {{id: s{step}, command: x, needs: [s{}]}}\n", step - 1);
@@ -104,7 +104,7 @@ fn a_thousand_steps_in_a_row_are_a_thousand_layers() {
 }
 
 #[test]
-fn a_step_comes_after_the_longest_way_to_it() {
+fn step_layer_follows_its_longest_path() {
     let source = "steps: [{id: a, command: x}, {id: b, command: x}, {id: c, command: x, needs: [b]}, \
                   {id: d, command: x, needs: [c, a]}]";
     let plan = plan(&file::read(source, Path::new("x.yaml")).unwrap());

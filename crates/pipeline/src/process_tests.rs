@@ -76,7 +76,7 @@ async fn all_gone(pids: &[u32]) {
 }
 
 #[tokio::test]
-async fn the_streams_are_kept_apart_and_their_end_together() {
+async fn streams_are_separate_and_tail_is_combined() {
     // The output of the two streams may arrive in another order: the command continues when each piece has arrived.
     let line = shell(
         r"heard() { until [ -e $1 ]; do sleep 0.01; done; }
@@ -112,7 +112,7 @@ async fn a_program_is_run_without_a_shell() {
 }
 
 #[tokio::test]
-async fn it_finds_its_variables_and_its_input_and_not_what_is_hidden() {
+async fn process_gets_env_and_input_but_no_hidden_variables() {
     let folder = TempDir::new().unwrap();
     let line = shell(r#"printf '%s %s ' "$INPUT_DIFF" "${HOME-hidden}"; pwd; cat"#);
     let env = [("INPUT_DIFF".to_owned(), "$(touch made); x".to_owned())];
@@ -130,7 +130,7 @@ async fn it_finds_its_variables_and_its_input_and_not_what_is_hidden() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_started_says_why() {
+async fn start_failure_reports_its_cause() {
     use Cause::{Misconfigured, MissingBinary, PayloadTooLarge, Permission};
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("plain"), "text").unwrap();
@@ -168,13 +168,13 @@ async fn what_could_not_be_started_says_why() {
 }
 
 #[tokio::test]
-async fn a_program_may_end_with_the_codes_by_which_shells_refuse() {
+async fn program_may_exit_with_code_127() {
     let line = program(&["sh", "-c", "exit 127"]);
     assert_eq!(ran(&line).await.unwrap().code, Some(127));
 }
 
 #[tokio::test]
-async fn a_signal_is_told_from_a_code() {
+async fn signal_is_distinguished_from_exit_code() {
     let ran = ran(&shell("kill -9 $$")).await.unwrap();
     assert_eq!(
         (ran.code, ran.signal, ran.was_stopped),
@@ -183,7 +183,7 @@ async fn a_signal_is_told_from_a_code() {
 }
 
 #[tokio::test]
-async fn much_is_kept_as_its_beginning_and_its_end() {
+async fn long_output_is_kept_as_beginning_and_end() {
     let line = shell("printf first; head -c 30000000 /dev/zero | tr '\\0' x; printf last");
     let ran = ran(&line).await.unwrap();
     assert!(ran.stdout.len() <= (16 << 20) + 100, "{}", ran.stdout.len());
@@ -194,7 +194,7 @@ async fn much_is_kept_as_its_beginning_and_its_end() {
 }
 
 #[tokio::test]
-async fn the_tail_begins_with_a_whole_line_and_holds_no_key() {
+async fn tail_starts_at_line_boundary_and_redacts_keys() {
     let line = shell("seq 1 3000 | sed s/^/line-/; echo 'key sk-test-0123456789abcdef'");
     let ran = ran(&line).await.unwrap();
     assert!(ran.tail.len() <= TAIL_LIMIT && ran.tail.len() > TAIL_LIMIT / 2);
@@ -203,7 +203,7 @@ async fn the_tail_begins_with_a_whole_line_and_holds_no_key() {
 }
 
 #[tokio::test]
-async fn it_is_told_what_was_started_and_what_is_printed() {
+async fn observer_receives_pid_and_output() {
     let folder = TempDir::new().unwrap();
     let line = shell("echo $$; echo no >&2");
     let (mut started, mut told) = (Vec::new(), Vec::new());
@@ -234,7 +234,7 @@ const STUBBORN: &str = "trap '' TERM; echo begun; echo $$ >> pids; \
     sleep 300; sleep 300";
 
 #[tokio::test]
-async fn when_it_is_stopped_all_of_its_processes_are_gone() {
+async fn stop_kills_all_processes_of_command() {
     let folder = TempDir::new().unwrap();
     let line = shell(STUBBORN);
     let stop = CancellationToken::new();
@@ -268,7 +268,7 @@ async fn when_it_is_stopped_all_of_its_processes_are_gone() {
 }
 
 #[tokio::test]
-async fn what_is_stopped_before_it_begins_does_not_begin() {
+async fn process_stopped_before_start_does_not_start() {
     let folder = TempDir::new().unwrap();
     let line = shell("touch made");
     let stop = CancellationToken::new();
@@ -285,7 +285,7 @@ async fn what_is_stopped_before_it_begins_does_not_begin() {
 }
 
 #[tokio::test]
-async fn what_a_dead_run_left_is_ended_and_nothing_else() {
+async fn orphan_is_killed_only_if_its_start_time_matches() {
     let folder = TempDir::new().unwrap();
     let line = shell(STUBBORN);
     let (stop, file) = (CancellationToken::new(), folder.path().join("pids"));
@@ -316,7 +316,7 @@ async fn what_a_dead_run_left_is_ended_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_a_command_has_started_ends_with_it_when_it_is_killed() {
+async fn background_processes_end_when_command_is_killed() {
     let folder = TempDir::new().unwrap();
     let line = shell("sleep 600 & echo $! >pids; kill -9 $$");
     let ran = run_quietly(in_folder(&line, folder.path())).await.unwrap();

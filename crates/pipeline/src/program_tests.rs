@@ -98,7 +98,7 @@ fn reads(signs: &[WatchEvent], what: &str) -> bool {
 }
 
 #[tokio::test]
-async fn claude_is_asked_and_understood() {
+async fn claude_is_invoked_and_its_output_parsed() {
     let played = play(&agent("claude", &["write"]), "claude.jsonl", 0).await;
     assert_eq!(
         played.command.lines().collect::<Vec<_>>(),
@@ -127,7 +127,7 @@ async fn claude_is_asked_and_understood() {
 }
 
 #[tokio::test]
-async fn codex_is_asked_and_understood() {
+async fn codex_is_invoked_and_its_output_parsed() {
     let asked = Agent {
         model: Some("gpt-5".to_owned()),
         ..agent("codex", &[])
@@ -151,7 +151,7 @@ async fn codex_is_asked_and_understood() {
 }
 
 #[tokio::test]
-async fn opencode_is_asked_and_understood() {
+async fn opencode_is_invoked_and_its_output_parsed() {
     let played = play(&agent("opencode", &[]), "opencode.jsonl", 0).await;
     assert_eq!(played.command, "opencode\nrun\n--format\njson\n");
     assert_eq!(played.prompt, "What is it?\n");
@@ -164,7 +164,7 @@ async fn opencode_is_asked_and_understood() {
 }
 
 #[tokio::test]
-async fn pi_is_asked_and_understood() {
+async fn pi_is_invoked_and_its_output_parsed() {
     let played = play(&agent("pi", &["write", "bash"]), "pi.jsonl", 0).await;
     assert!(
         played
@@ -183,7 +183,7 @@ async fn pi_is_asked_and_understood() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_limit_is_known_to_the_second_where_the_agent_says_it() {
+async fn limit_reset_time_is_read_from_agent_output() {
     let played = play(&agent("claude", &[]), "claude-limited.jsonl", 1).await;
     let end = Timestamp::from_millis(1_794_775_506_000);
     assert_eq!(played.answer.not_before, Some(end));
@@ -192,7 +192,7 @@ async fn the_end_of_a_limit_is_known_to_the_second_where_the_agent_says_it() {
 }
 
 #[tokio::test]
-async fn what_an_agent_says_that_went_wrong_decides_whatever_its_exit() {
+async fn recorded_agent_error_decides_cause_despite_exit_code() {
     let table = [
         ("claude", "claude-refused.jsonl", 1, Cause::Auth),
         ("claude", "claude-overflow.jsonl", 1, Cause::ContextOverflow),
@@ -225,7 +225,7 @@ async fn what_an_agent_says_that_went_wrong_decides_whatever_its_exit() {
 }
 
 #[tokio::test]
-async fn an_agent_that_waits_for_its_provider_is_paused_until_it_goes_on() {
+async fn agent_retry_emits_paused_and_resumed() {
     for (name, recording, times) in [
         ("claude", "claude-refused.jsonl", 1),
         ("codex", "codex-limited.jsonl", 1),
@@ -243,7 +243,7 @@ async fn an_agent_that_waits_for_its_provider_is_paused_until_it_goes_on() {
 }
 
 #[tokio::test]
-async fn an_answer_without_its_end_is_none() {
+async fn agent_output_without_result_is_truncated() {
     for name in ["claude", "codex", "opencode", "pi"] {
         let lines = fs::read_to_string(recordings().join(format!("{name}.jsonl"))).unwrap();
         let cut: Vec<&str> = lines.lines().take(4).collect();
@@ -272,7 +272,7 @@ async fn an_answer_without_its_end_is_none() {
 }
 
 #[test]
-fn what_is_read_does_not_depend_on_how_it_is_cut() {
+fn agent_output_parses_the_same_in_any_chunk_size() {
     for name in ["claude", "codex", "opencode", "pi"] {
         let bytes = fs::read(recordings().join(format!("{name}.jsonl"))).unwrap();
         let read = |size: usize| {
@@ -289,7 +289,7 @@ fn what_is_read_does_not_depend_on_how_it_is_cut() {
 }
 
 #[test]
-fn only_what_the_step_allows_is_allowed() {
+fn agent_gets_only_tools_that_step_allows() {
     let started = |name: &str, allow: &[&str]| {
         let invocation = invocation(&agent(name, allow), "", Path::new(""));
         let env = invocation
@@ -334,7 +334,7 @@ fn only_what_the_step_allows_is_allowed() {
 }
 
 #[test]
-fn a_template_takes_the_prompt_where_it_says_and_only_once() {
+fn template_inserts_prompt_once_without_expanding_it() {
     let hostile = "$(rm -rf /) {model} {prompt_file} `x` '\"";
     let asked = Agent {
         model: Some("m1".to_owned()),
@@ -365,7 +365,7 @@ fn a_template_takes_the_prompt_where_it_says_and_only_once() {
 }
 
 #[test]
-fn what_any_other_program_prints_is_its_answer_and_every_line_progress() {
+fn other_program_output_is_its_result_and_lines_progress() {
     let mut reader = invocation(&templated(&["mine"]), "", Path::new("")).reader;
     let signs = reader.push(b"{\"type\":\"result\"}\n\nsecond \x1b[31mline\nthird");
     let said = |what: &str| WatchEvent::Progress(what.to_owned());
@@ -379,7 +379,7 @@ fn what_any_other_program_prints_is_its_answer_and_every_line_progress() {
 }
 
 #[test]
-fn a_line_without_end_is_not_kept() {
+fn endless_output_line_is_not_buffered() {
     let mut reader = invocation(&agent("codex", &[]), "", Path::new("")).reader;
     for _ in 0..40 {
         reader.push(&vec![b'x'; 1 << 20]);
@@ -394,7 +394,7 @@ fn a_line_without_end_is_not_kept() {
 }
 
 #[test]
-fn what_an_agent_changes_is_progress() {
+fn agent_changes_count_as_progress() {
     let mut reader = invocation(&agent("codex", &[]), "", Path::new("")).reader;
     let signs = reader.push(
         b"{\"type\":\"item.started\",\"item\":{\"type\":\"command_execution\",\"command\":\"bash -lc 'cargo test'\"}}\n\
@@ -407,7 +407,7 @@ fn what_an_agent_changes_is_progress() {
 }
 
 #[test]
-fn a_budget_that_is_spent_is_no_reason_to_try_again() {
+fn agent_budget_error_is_budget_exhausted() {
     let well = ProcessResult {
         code: Some(1),
         ..ProcessResult::default()

@@ -194,13 +194,13 @@ fn without_picture(document: &str) -> String {
 }
 
 #[test]
-fn a_run_reads_well_as_markdown() {
+fn run_report_renders_as_markdown() {
     let document = markdown(&eventful(), ID, at(50_000));
     insta::assert_snapshot!(without_picture(&document));
 }
 
 #[test]
-fn a_run_reads_well_in_a_browser() {
+fn run_report_renders_as_html() {
     let page = html(&eventful(), ID, at(50_000));
     let (before, rest) = page.split_once("<svg").unwrap();
     let (_, after) = rest.split_once("</svg>").unwrap();
@@ -208,12 +208,12 @@ fn a_run_reads_well_in_a_browser() {
 }
 
 #[test]
-fn the_picture_shows_what_happened_when() {
+fn timeline_shows_events_over_time() {
     insta::assert_snapshot!(timeline_svg(&eventful(), ID, at(50_000)));
 }
 
 #[test]
-fn a_small_run_that_is_under_way_is_drawn_until_now() {
+fn timeline_of_unfinished_run_ends_now() {
     let problem = json!({"class": "transient", "cause": "rate_limited", "message": "slow down"});
     let next = json!({"do": "wait", "since": at(12), "until": at(60)});
     let mut entries = vec![started()];
@@ -258,7 +258,7 @@ fn large(steps: usize, attempts: u32) -> Run {
 }
 
 #[test]
-fn two_hundred_steps_are_all_in_the_picture() {
+fn timeline_shows_all_of_two_hundred_steps() {
     let picture = timeline_svg(&large(200, 3), ID, at(50_000));
     for index in 0..200 {
         assert!(
@@ -271,7 +271,7 @@ fn two_hundred_steps_are_all_in_the_picture() {
 }
 
 #[test]
-fn what_has_no_room_is_said_and_the_rest_is_bounded() {
+fn large_report_is_bounded_and_counts_omissions() {
     let run = large(510, 18);
     let picture = timeline_svg(&run, ID, at(50_000));
     assert!(
@@ -287,7 +287,7 @@ fn what_has_no_room_is_said_and_the_rest_is_bounded() {
 }
 
 #[test]
-fn a_run_without_any_step_is_a_document() {
+fn run_without_steps_renders_report() {
     for run in [Run::default(), run_of(&[started()])] {
         let documents = [markdown, html, timeline_svg].map(|document| document(&run, ID, at(0)));
         for document in documents {
@@ -297,7 +297,7 @@ fn a_run_without_any_step_is_a_document() {
 }
 
 #[test]
-fn steps_that_never_began_are_told_of_in_the_order_of_the_file() {
+fn unstarted_steps_are_listed_in_file_order() {
     let source = "steps:\n  - {id: fetch, command: a}\n  - {id: zip, command: b, needs: [fetch]}\n  \
                   - {id: mail, command: c, needs: [zip]}\n";
     let mut run = run_of(&[started()]);
@@ -318,7 +318,7 @@ fn steps_that_never_began_are_told_of_in_the_order_of_the_file() {
 }
 
 #[test]
-fn time_without_a_process_is_nobodys_work() {
+fn time_without_process_counts_for_no_step() {
     let document = markdown(&eventful(), ID, at(50_000));
     let row = document
         .lines()
@@ -361,7 +361,7 @@ fn hostile(name: &str) -> Run {
 }
 
 #[test]
-fn nothing_from_outside_is_markup() {
+fn external_text_is_escaped_in_html_and_svg() {
     let run = hostile(HOSTILE);
     let picture = timeline_svg(&run, HOSTILE, at(50_000));
     let page = html(&run, HOSTILE, at(50_000));
@@ -384,7 +384,7 @@ fn nothing_from_outside_is_markup() {
 }
 
 #[test]
-fn nothing_from_outside_is_a_mark_of_markdown() {
+fn external_text_is_escaped_in_markdown() {
     let document = without_picture(&markdown(&hostile(HOSTILE), HOSTILE, at(50_000)));
     let mut fence: Option<String> = None;
     for line in document.lines() {
@@ -412,7 +412,7 @@ fn check(line: &str) {
 }
 
 #[test]
-fn a_megabyte_of_text_stays_outside() {
+fn report_of_huge_texts_stays_small() {
     let run = hostile(&HOSTILE.repeat(8000));
     for document in [markdown, html, timeline_svg] {
         let length = document(&run, ID, at(50_000)).len();
@@ -421,7 +421,7 @@ fn a_megabyte_of_text_stays_outside() {
 }
 
 #[test]
-fn keys_do_not_pass() {
+fn api_keys_are_redacted_in_report() {
     for document in [markdown, html] {
         let document = document(&eventful(), ID, at(50_000));
         assert!(!document.contains("sk-proj-abcdefghijklmnop1234"));

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_double_braces_are_filled_in_and_nothing_else_is_touched() {
+    fn only_names_in_double_braces_are_filled() {
         let table = [
             ("", ""),
             ("plain", "plain"),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_where_they_are() {
+    fn names_are_found_with_their_offsets() {
         let found = names("a {{ one }} b {{two}} {{ one }}").unwrap();
         let expected = [(5, "one"), (16, "two"), (25, "one")];
         assert_eq!(found, expected.map(|(at, name)| (at, name.to_owned())));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_strange_is_an_error_that_says_where() {
+    fn malformed_placeholder_is_an_error_with_offset() {
         let unclosed = |offset| Error::Unclosed { offset };
         let no_name = |offset, found: &str| Error::InvalidName {
             offset,
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_behind_which_nothing_stands_is_an_error() {
+    fn unknown_name_is_an_error_with_offset() {
         let only_a = |name: &str| (name == "a").then(String::new);
         let error = fill("{{ a }}{{ b }}", &only_a).unwrap_err();
         assert_eq!(error.to_string(), "nothing is called `b` here");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_filled_in_is_not_read_again() {
+    fn filled_values_are_not_expanded_again() {
         let tricky = |name: &str| Some(if name == "a" { "{{ b }}" } else { "secret" }.to_owned());
         assert_eq!(fill("{{ a }}!", &tricky).unwrap(), "{{ b }}!");
         let half = |_: &str| Some("{".to_owned());
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_without_measure_is_an_error_and_is_not_made() {
+    fn oversized_result_is_an_error() {
         let mebibyte = "x".repeat(1024 * 1024);
         let text = "{{ a }}".repeat(16);
         let value = |_: &str| Some(mebibyte.clone());
@@ -265,7 +265,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_filled_or_refused_and_one_without_braces_is_itself(text in "[a{} \"é]{0,24}") {
+        fn random_text_fills_or_errors_and_plain_text_is_kept(text in "[a{} \"é]{0,24}") {
             match filled(&text) {
                 Ok(filled) if !text.contains(OPEN) => prop_assert_eq!(filled, text),
                 Ok(_) => prop_assert!(names(&text).is_ok()),
@@ -277,7 +277,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_can_be_written_with_braces_written_out(text in "[a{} \"é]{0,24}") {
+        fn any_text_can_be_written_with_escaped_braces(text in "[a{} \"é]{0,24}") {
             let written = text.replace(OPEN, "{{ \"{{\" }}");
             prop_assert_eq!(filled(&written), Ok(text));
         }

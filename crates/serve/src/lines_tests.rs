@@ -77,7 +77,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn however_bytes_are_cut_the_lines_are_the_same(
+    fn lines_do_not_depend_on_read_sizes(
         bytes in bytes(),
         lengths in proptest::collection::vec(1_usize..9, 1..9),
         longest in 0_usize..20,
@@ -119,7 +119,7 @@ fn a_line_may_be_as_long_as_the_limit_and_no_longer() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_not_kept() {
+fn overlong_line_is_not_buffered() {
     let bytes = vec![b'x'; 1 << 20];
     let lengths = [1000];
     let lengths = lengths.iter().cycle();
@@ -139,7 +139,7 @@ fn a_line_of_fifty_mebibytes_passes() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_loses_nothing() {
+async fn dropped_next_call_loses_no_bytes() {
     let (mut writer, reader) = tokio::io::duplex(64);
     let mut reader = LineReader::new(reader, 100);
     for part in ["one", " li", "ne"] {
@@ -152,7 +152,7 @@ async fn a_call_that_is_dropped_loses_nothing() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_said() {
+async fn read_error_is_returned() {
     let broken = torn();
     let mut reader = LineReader::new(broken, 100);
     assert_eq!(reader.next().await.unwrap(), Some(whole("a")));

@@ -99,7 +99,7 @@ fn weight_of(outbox: &Outbox) -> usize {
 }
 
 #[tokio::test]
-async fn replies_events_and_ends_come_in_the_order_in_which_they_were_sent() {
+async fn replies_events_and_ends_keep_send_order() {
     let items = vec![
         reply(1),
         Item::Event(text(1, "a")),
@@ -117,7 +117,7 @@ async fn replies_events_and_ends_come_in_the_order_in_which_they_were_sent() {
 }
 
 #[tokio::test]
-async fn pieces_of_one_text_that_wait_become_one_with_the_number_of_the_last() {
+async fn queued_deltas_merge_and_keep_last_sequence_number() {
     let items = (1..=3).map(|seq| Item::Event(text(seq, &format!("{seq}"))));
     let frames = written(0, items.collect()).await;
     assert_eq!(frames.len(), 1);
@@ -127,7 +127,7 @@ async fn pieces_of_one_text_that_wait_become_one_with_the_number_of_the_last() {
 }
 
 #[tokio::test]
-async fn pieces_are_put_together_only_while_enough_waits() {
+async fn deltas_merge_only_above_queue_threshold() {
     let pieces = |count| (0..count).map(|seq| Item::Event(text(seq, "x"))).collect();
     let one = weight(&Item::Event(text(0, "x"))) + OVERHEAD;
     assert_eq!(written_texts(usize::MAX, pieces(4)).await, ["x"; 4]);
@@ -135,7 +135,7 @@ async fn pieces_are_put_together_only_while_enough_waits() {
 }
 
 #[tokio::test]
-async fn nothing_is_put_together_across_something_else() {
+async fn deltas_do_not_merge_across_other_items() {
     let other = |change: fn(&mut Event)| {
         let mut event = text(2, "b");
         change(&mut event);
@@ -163,7 +163,7 @@ async fn nothing_is_put_together_across_something_else() {
 }
 
 #[tokio::test]
-async fn a_reader_that_stops_costs_the_text_and_loses_nothing_of_it() {
+async fn stalled_reader_loses_no_text_and_queue_stays_small() {
     let (outbox, task, far) = running(256);
     let mut expected = String::new();
     for seq in 0..100_000 {
@@ -195,7 +195,7 @@ async fn a_reader_that_stops_costs_the_text_and_loses_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn who_asks_for_room_never_has_much_more_than_the_limit_waiting() {
+async fn wait_for_space_keeps_queue_near_limit() {
     let (outbox, task, mut far) = running(64 << 10);
     let sender = outbox.clone();
     let sending = tokio::spawn(async move {
@@ -221,7 +221,7 @@ async fn who_asks_for_room_never_has_much_more_than_the_limit_waiting() {
 }
 
 #[tokio::test]
-async fn all_who_wait_for_room_go_on_and_one_that_gave_up_takes_nothing_with_it() {
+async fn all_space_waiters_wake_despite_a_dropped_one() {
     let (outbox, _task, mut far) = running(64 << 10);
     outbox.send(whole(&Value::String("x".repeat(MAX_QUEUED_BYTES))));
     assert!(futures_util::FutureExt::now_or_never(outbox.wait_for_space()).is_none());
@@ -241,7 +241,7 @@ async fn all_who_wait_for_room_go_on_and_one_that_gave_up_takes_nothing_with_it(
 }
 
 #[tokio::test]
-async fn a_closed_outbox_takes_nothing_and_writes_what_it_has() {
+async fn closed_outbox_drains_and_takes_nothing_new() {
     let (outbox, task, mut far) = running(16);
     outbox.send(reply(1));
     outbox.send(reply(2));
@@ -254,7 +254,7 @@ async fn a_closed_outbox_takes_nothing_and_writes_what_it_has() {
 }
 
 #[tokio::test]
-async fn an_outbox_that_nobody_has_any_more_is_closed() {
+async fn outbox_closes_when_last_handle_drops() {
     let (outbox, task, mut far) = running(16);
     let other = outbox.clone();
     drop(outbox);
@@ -268,7 +268,7 @@ async fn an_outbox_that_nobody_has_any_more_is_closed() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_gone_is_full_never_again() {
+async fn outbox_of_gone_client_is_never_full() {
     let (outbox, task, far) = running(16);
     outbox.send(whole(&Value::String("x".repeat(2 * MAX_QUEUED_BYTES))));
     settle().await;
@@ -285,7 +285,7 @@ async fn a_client_that_is_gone_is_full_never_again() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_writer_that_was_dropped() {
+async fn wait_for_space_returns_after_writer_drop() {
     let (outbox, writer) = Outbox::new(0);
     outbox.send(whole(&Value::String("x".repeat(2 * MAX_QUEUED_BYTES))));
     assert!(outbox.is_full());
@@ -327,7 +327,7 @@ impl AsyncWrite for Buffered {
 }
 
 #[tokio::test]
-async fn what_was_written_is_there_as_soon_as_nothing_else_waits() {
+async fn writer_flushes_when_queue_is_empty() {
     let (outbox, writer) = Outbox::new(usize::MAX);
     for id in 0..10_000 {
         outbox.send(reply(id));
@@ -366,7 +366,7 @@ impl EventEncoder for Repeating {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_text_that_is_repeated_with_each_piece_is_not_written_faster_than_it_can_be_read() {
+async fn cumulative_text_output_is_rate_limited() {
     let (outbox, writer) = Outbox::new(0);
     let (near, mut far) = duplex(64 << 20);
     let task = tokio::spawn(writer.run(near, Box::<Repeating>::default()));
@@ -403,7 +403,7 @@ async fn a_text_that_is_repeated_with_each_piece_is_not_written_faster_than_it_c
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_behind_a_piece_of_a_text_waits_for_nothing() {
+async fn reply_after_delta_is_not_delayed() {
     let (outbox, writer) = Outbox::new(0);
     let (near, far) = duplex(64 << 20);
     tokio::spawn(writer.run(near, Box::<Repeating>::default()));

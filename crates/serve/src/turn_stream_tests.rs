@@ -36,7 +36,7 @@ fn retry(attempt: u32, code: Option<&str>) -> Body {
 
 /// Exactly these fields with these types: clients depend on them.
 #[test]
-fn a_retry_is_said_with_exactly_the_fields_that_clients_know() {
+fn retry_event_has_exact_client_fields() {
     let expected = json!({
         "type": "provider-retry", "conversationId": "c", "turnId": "t", "attempt": 0, "delayMs": 5000,
         "message": "The service is temporarily overloaded. Please retry.", "code": "429",
@@ -139,7 +139,7 @@ fn vocabulary() -> Vec<(Body, &'static str)> {
 }
 
 #[test]
-fn every_word_of_the_vocabulary_is_said() {
+fn every_known_event_is_encoded() {
     for (body, expected) in vocabulary() {
         let mut expected: Value = serde_json::from_str(expected).unwrap();
         expected["conversationId"] = "c".into();
@@ -149,7 +149,7 @@ fn every_word_of_the_vocabulary_is_said() {
 }
 
 #[test]
-fn what_it_has_no_word_for_is_left_out() {
+fn events_without_encoding_are_omitted() {
     assert_eq!(encoded(Body::AttemptStarted { attempt: 1 }), Value::Null);
     assert_eq!(
         encoded(Body::Warning {

@@ -10,7 +10,7 @@ mod properties;
 mod support;
 
 #[test]
-fn it_is_due_above_the_threshold_of_a_known_window() {
+fn compaction_is_due_above_threshold_of_known_window() {
     let due = |settings: Settings, tokens, window| {
         fixture(settings)
             .compaction
@@ -45,7 +45,7 @@ fn it_is_due_above_the_threshold_of_a_known_window() {
 }
 
 #[test]
-fn nothing_helps_that_is_switched_off() {
+fn overflow_is_not_compacted_when_compaction_is_disabled() {
     let failure = Failure::http("p", 400, "prompt is too long", Timestamp::default());
     let judged = ClassifiedFailure::new(failure.with_code("context_length_exceeded"));
     let helps = |enabled| {
@@ -64,7 +64,7 @@ fn nothing_helps_that_is_switched_off() {
 }
 
 #[test]
-fn what_freed_too_little_is_not_due_again_until_the_conversation_has_grown() {
+fn failed_compaction_is_not_due_until_conversation_grows() {
     let world = fixture(small());
     let due = |tokens| {
         let window = Some(100_000);
@@ -88,7 +88,7 @@ fn what_freed_too_little_is_not_due_again_until_the_conversation_has_grown() {
 }
 
 #[test]
-fn an_overflow_proves_that_the_estimate_is_too_low() {
+fn overflow_raises_too_low_token_estimate() {
     let steps = vec![Step::Tools(vec![(0, 4000)], false); 20];
     let request = request(conversation(&steps));
     let tokens = token_estimate::request_tokens(&request);
@@ -104,7 +104,7 @@ fn an_overflow_proves_that_the_estimate_is_too_low() {
 }
 
 #[test]
-fn the_summary_stands_first_then_the_prompt_word_for_word_then_the_newest_messages() {
+fn summary_precedes_verbatim_prompt_and_newest_messages() {
     let mut steps = vec![Step::Prompt {
         length: 20,
         image: true,
@@ -133,7 +133,7 @@ fn the_summary_stands_first_then_the_prompt_word_for_word_then_the_newest_messag
 }
 
 #[test]
-fn a_summariser_reads_lines_that_nothing_said_can_leave() {
+fn summary_request_quotes_every_line_of_conversation() {
     let world = fixture(small());
     let mut messages = conversation(&[
         Step::Tools(vec![(4, 6), (4, 4000)], false),
@@ -181,7 +181,7 @@ fn a_summariser_reads_lines_that_nothing_said_can_leave() {
 }
 
 #[test]
-fn too_many_bytes_are_cut_by_nobody_else_and_images_go_first_where_they_are_most() {
+fn slow_upload_drops_old_images_without_a_summary() {
     let world = fixture(small());
     let mut steps = vec![
         Step::Prompt {
@@ -217,7 +217,7 @@ fn too_many_bytes_are_cut_by_nobody_else_and_images_go_first_where_they_are_most
 }
 
 #[test]
-fn what_cannot_be_made_to_fit_is_said_with_numbers_and_a_way_out() {
+fn compaction_failure_states_token_counts_and_advice() {
     let world = fixture(small());
     let request = Request {
         system: Some("s".repeat(40_000)),
@@ -242,7 +242,7 @@ fn what_cannot_be_made_to_fit_is_said_with_numbers_and_a_way_out() {
 }
 
 #[test]
-fn bytes_that_cannot_be_halved_are_said_to_be_too_many() {
+fn compaction_failure_states_byte_counts_and_advice() {
     let request = request(vec![Message::user("x".repeat(300))]);
     let size = Size {
         tokens: 100,

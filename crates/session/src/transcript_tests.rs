@@ -241,7 +241,7 @@ fn a_session_reads_well_in_a_terminal() {
 // --- Content ---
 
 #[test]
-fn a_wait_that_was_cut_short_says_when() {
+fn interrupted_wait_shows_actual_and_planned_end() {
     let mut session = Session::default();
     session.prompt(None).wait(3600).waited();
     let told = "Waited from 2027-01-15T08:00:01.000Z until 2027-01-15T08:00:02.000Z, cut short \
@@ -250,7 +250,7 @@ fn a_wait_that_was_cut_short_says_when() {
 }
 
 #[test]
-fn what_waited_is_told_once_when_it_is_said() {
+fn queued_message_appears_once_where_it_is_delivered() {
     let queued = |text: &str| Entry::Queued {
         id: text.to_owned(),
         place: QueueKind::Steering,
@@ -283,7 +283,7 @@ fn what_waited_is_told_once_when_it_is_said() {
 }
 
 #[test]
-fn a_tool_that_began_and_did_not_end_is_told() {
+fn unfinished_tool_is_reported() {
     let told = "Tool send_mail began to run; its end is not written down.";
     let mut session = Session::default();
     session
@@ -297,7 +297,7 @@ fn a_tool_that_began_and_did_not_end_is_told() {
 }
 
 #[test]
-fn an_open_turn_is_told_and_a_settled_one_is_not() {
+fn open_turn_is_reported_and_settled_turn_is_not() {
     let told = "The end of this turn is not written down.";
     let mut session = Session::default();
     session.prompt(None);
@@ -307,7 +307,7 @@ fn an_open_turn_is_told_and_a_settled_one_is_not() {
 }
 
 #[test]
-fn a_picture_is_told_by_its_size() {
+fn image_is_described_by_type_and_size() {
     for (data, size) in [
         ("", 0),
         ("aA==", 1),
@@ -324,7 +324,7 @@ fn a_picture_is_told_by_its_size() {
 }
 
 #[test]
-fn what_a_tool_said_is_cut_in_a_terminal_only() {
+fn tool_output_is_cut_only_in_plain_format() {
     let mut session = Session::default();
     let long = "line\n".repeat(1000) + "the last";
     session.prompt(None).tool(&long, false);
@@ -336,7 +336,7 @@ fn what_a_tool_said_is_cut_in_a_terminal_only() {
 }
 
 #[test]
-fn an_entry_that_cannot_be_read_ends_no_document() {
+fn unreadable_entry_does_not_end_the_document() {
     for body in [
         "",
         "null",
@@ -361,7 +361,7 @@ fn an_entry_that_cannot_be_read_ends_no_document() {
 // --- Lines of JSON ---
 
 #[test]
-fn a_line_holds_the_body_as_it_was_written_down() {
+fn json_line_preserves_numbers_and_escapes_of_body() {
     let body = "{\"kind\":\"new\",\n\"number\":1.00000000000000000001,\"text\":\"\\u00e9\u{202e}\",\r\n\"deep\":{\"b\":1,\r\n\"a\":2}}";
     let mut session = Session::default();
     session.raw("new", body);
@@ -373,7 +373,7 @@ fn a_line_holds_the_body_as_it_was_written_down() {
 }
 
 #[test]
-fn a_body_that_claims_the_names_of_the_line_is_kept_as_text() {
+fn conflicting_or_invalid_body_is_kept_as_text() {
     for body in [
         "{\"seq\":7}",
         "{\"kind\":\"other\"}",

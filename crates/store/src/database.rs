@@ -243,7 +243,7 @@ mod tests {
     };
 
     #[test]
-    fn whoever_opens_a_new_file_together_with_others_is_not_turned_away() {
+    fn concurrent_opens_of_new_file_all_succeed() {
         let folder = tempfile::TempDir::new().unwrap();
         for round in 0..40 {
             let path = folder.path().join(round.to_string());

@@ -54,7 +54,7 @@ fn serve(
 }
 
 #[test]
-fn a_crowd_costs_few_transactions_however_fast_or_slowly_it_comes() {
+fn many_writes_are_grouped_in_few_transactions() {
     for pause in [Duration::ZERO, Duration::from_micros(20)] {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("gateway.db");
@@ -80,7 +80,7 @@ fn a_crowd_costs_few_transactions_however_fast_or_slowly_it_comes() {
 }
 
 #[test]
-fn crowd_handed_in_before_the_writer_looks_costs_one_transaction() {
+fn writes_queued_before_writer_runs_share_transaction() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("gateway.db");
     let (mut file, ..) = HoldsFile::open(&path).unwrap();
@@ -95,7 +95,7 @@ fn crowd_handed_in_before_the_writer_looks_costs_one_transaction() {
 }
 
 #[test]
-fn what_a_full_disk_refuses_is_said_once_and_written_when_there_is_room() {
+fn full_disk_is_reported_once_and_write_retried() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("gateway.db");
     let (mut file, ..) = HoldsFile::open(&path).unwrap();
@@ -128,7 +128,7 @@ fn what_a_full_disk_refuses_is_said_once_and_written_when_there_is_room() {
 }
 
 #[test]
-fn a_disk_that_takes_nothing_keeps_nobody_waiting_and_costs_bounded_memory() {
+fn unwritable_disk_blocks_no_caller_and_bounds_memory() {
     let folder = TempDir::new().unwrap();
     let (mut file, ..) = HoldsFile::open(&folder.path().join("gateway.db")).unwrap();
     file.connection
@@ -153,7 +153,7 @@ fn a_disk_that_takes_nothing_keeps_nobody_waiting_and_costs_bounded_memory() {
 }
 
 #[tokio::test]
-async fn who_wants_to_be_sure_is_told_whether_it_is_written() {
+async fn flush_returns_whether_rows_are_written() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("gateway.db");
     let (tell, told) = mpsc::channel();

@@ -47,7 +47,7 @@ impl Journal {
 }
 
 #[tokio::test]
-async fn a_full_disk_takes_nothing_and_leaves_everything() {
+async fn append_on_full_disk_is_all_or_nothing() {
     let folder = TempDir::new().unwrap();
     let (journal, hold) = create_session(&folder).await;
     let first = vec![entry(1, "prompt", 10)];
@@ -85,7 +85,7 @@ impl Journal {
 }
 
 #[tokio::test]
-async fn changes_that_wait_for_each_other_are_carried_out_together_and_fail_alone() {
+async fn queued_appends_share_a_commit_and_fail_alone() {
     const MANY: u64 = 50;
     let folder = TempDir::new().unwrap();
     let (journal, hold) = create_session(&folder).await;
@@ -121,7 +121,7 @@ async fn changes_that_wait_for_each_other_are_carried_out_together_and_fail_alon
 }
 
 #[tokio::test]
-async fn a_full_disk_takes_nothing_of_changes_that_are_carried_out_together() {
+async fn full_disk_keeps_only_acknowledged_grouped_appends() {
     let folder = TempDir::new().unwrap();
     let (journal, hold) = create_session(&folder).await;
     journal.limit(3).await;
@@ -153,7 +153,7 @@ async fn a_full_disk_takes_nothing_of_changes_that_are_carried_out_together() {
 }
 
 #[tokio::test]
-async fn every_write_waits_for_the_disk() {
+async fn journal_uses_synchronous_full_and_fullfsync() {
     let folder = TempDir::new().unwrap();
     let (journal, _hold) = create_session(&folder).await;
     let asked = journal.worker.run(|connection, _| {
@@ -165,7 +165,7 @@ async fn every_write_waits_for_the_disk() {
 }
 
 #[tokio::test]
-async fn no_question_reads_more_than_it_needs_or_sorts_it() {
+async fn queries_use_indexes_and_never_sort() {
     let folder = TempDir::new().unwrap();
     let (journal, _hold) = create_session(&folder).await;
     let of_session = "SEARCH entries USING INDEX sqlite_autoindex_entries_1 (session=?";
@@ -210,7 +210,7 @@ async fn no_question_reads_more_than_it_needs_or_sorts_it() {
 }
 
 #[tokio::test]
-async fn context_of_ten_times_the_turns_takes_ten_times_the_steps() {
+async fn context_query_cost_is_linear_in_turns() {
     const TURNS: u64 = 200;
     let folder = TempDir::new().unwrap();
     let (journal, hold) = create_session(&folder).await;

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_whole_word_is_the_command() {
+    fn compact_command_matches_only_full_word_at_start() {
         let table = [
             ("/compact", Some("")),
             (" /compact \n", Some("")),

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_can_be_read_again() {
+    fn formatted_duration_parses_back() {
         for millis in [0, 1, 999, 1_500, 1_550, 90_250, 300_000, 86_400_001] {
             let duration = Duration::from_millis(millis);
             assert_eq!(

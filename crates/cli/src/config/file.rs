@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_header_in_two_cases_is_said() {
+    fn same_header_in_two_cases_is_an_error() {
         let text = "[providers.openai.headers]\nX-Team = \"a\"\nx-team = \"b\"\n";
         assert_eq!(
             problems(text),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn many_problems_are_counted() {
+    fn problems_beyond_limit_are_counted() {
         let text: String = (0..60).map(|n| format!("zebra{n} = 1\n")).collect();
         assert_eq!(
             problems(&text).last().map(String::as_str),

@@ -46,7 +46,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn the_nearest_file_within_the_repository_counts() {
+    fn nearest_config_file_within_repository_is_used() {
         let folder = tempfile::TempDir::new().unwrap();
         let at = |path: &str| folder.path().join(path);
         fs::create_dir_all(at("repository/.git")).unwrap();
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_of_a_repository_only_the_folder_itself_counts() {
+    fn outside_repository_only_current_folder_is_searched() {
         let folder = tempfile::TempDir::new().unwrap();
         let inner = folder.path().join("inner");
         fs::create_dir(&inner).unwrap();

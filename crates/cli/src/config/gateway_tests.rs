@@ -8,7 +8,7 @@ use secrecy::ExposeSecret;
 use std::time::Duration;
 
 #[test]
-fn a_gateway_without_settings_asks_the_providers_overnight() {
+fn gateway_defaults_to_provider_urls_and_overnight_policy() {
     let gateway = settings(Inputs::default()).gateway;
     assert_eq!(gateway.listen.to_string(), "127.0.0.1:4180");
     assert_eq!(
@@ -29,7 +29,7 @@ fn a_gateway_without_settings_asks_the_providers_overnight() {
 }
 
 #[test]
-fn all_of_a_gateway_can_be_set() {
+fn gateway_settings_are_read_from_file_and_flags() {
     let gateway = settings(Inputs {
         user: "[gateway]\nlisten = \"0.0.0.0:80\"\npolicies = [\"/v1/embeddings=standard\", \"/v1=patient\"]\n\
                names = \"box.example, other\"\norigins = [\"https://page.example\"]\nclient_keys = [\"sesame\", \"open\"]\n\
@@ -68,7 +68,7 @@ fn all_of_a_gateway_can_be_set() {
 }
 
 #[test]
-fn a_later_layer_says_where_a_gateway_sends_requests() {
+fn upstream_flag_overrides_upstreams_of_user_file() {
     let user = "[gateway]\nupstream = \"https://all.example\"\nopenai_upstream = \"mock:ok\"\n";
     let both = |flags| {
         let gateway = settings(Inputs {
@@ -93,7 +93,7 @@ fn a_later_layer_says_where_a_gateway_sends_requests() {
 }
 
 #[test]
-fn a_gateway_goes_nowhere_because_a_session_does() {
+fn gateway_ignores_base_url_environment_variables() {
     let gateway = settings(Inputs {
         environment: &[
             ("ANTHROPIC_BASE_URL", "http://127.0.0.1:4180"),
@@ -109,7 +109,7 @@ fn a_gateway_goes_nowhere_because_a_session_does() {
 }
 
 #[test]
-fn nothing_is_tried_again_by_a_gateway_when_nothing_is_at_all() {
+fn gateway_policy_follows_retry_enabled_not_max_retries() {
     let given = |user| {
         settings(Inputs {
             user,
@@ -131,7 +131,7 @@ fn nothing_is_tried_again_by_a_gateway_when_nothing_is_at_all() {
 }
 
 #[test]
-fn a_project_has_no_say_in_a_gateway() {
+fn untrusted_project_cannot_set_gateway_upstream() {
     let gateway = settings(Inputs {
         project: "gateway.upstream = \"https://evil.example\"\n",
         trust: Trust::Untrusted,

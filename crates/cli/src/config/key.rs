@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_found_by_its_pattern() {
+    fn key_matches_setting_by_pattern() {
         let table: [(&[&str], Option<&str>); 6] = [
             (&["model"], Some("model")),
             (
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_dots_is_quoted_and_a_header_is_lowercase() {
+    fn key_display_quotes_dotted_names_and_lowercases_headers() {
         let long = key(&["models", "llama3.1:8b", "timeouts", "idle"]);
         assert_eq!(long.to_string(), "models.\"llama3.1:8b\".timeouts.idle");
         let header = key(&["providers", "openai", "headers", "X-Team"]);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_near_miss_is_understood() {
+    fn misspelled_key_suggests_closest_setting() {
         let table: [(&[&str], &str, Option<&str>); 7] = [
             (&[], "modle", Some("model")),
             (&[], "maxTokens", Some("max_tokens")),

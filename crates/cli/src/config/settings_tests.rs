@@ -58,7 +58,7 @@ pub(super) fn settings(given: Inputs<'_>) -> Settings {
 }
 
 #[test]
-fn nothing_set_means_the_defaults() {
+fn empty_configuration_yields_defaults() {
     let settings = settings(Inputs::default());
     assert_eq!(
         (settings.provider, settings.model, settings.max_tokens),
@@ -77,7 +77,7 @@ fn nothing_set_means_the_defaults() {
 }
 
 #[test]
-fn a_later_layer_counts() {
+fn later_config_layer_overrides_earlier() {
     let mut given = Inputs {
         user: "model = \"user\"\nmax_tokens = 1\n[retry]\npolicy = \"patient\"\nwait_for_reset = true",
         ..Inputs::default()
@@ -100,7 +100,7 @@ fn a_later_layer_counts() {
 }
 
 #[test]
-fn a_model_has_timeouts_of_its_own_and_zero_is_none() {
+fn model_timeouts_override_global_ones_and_zero_disables() {
     let user = "model = \"llama3.1:8b\"\n[timeouts]\nidle = 0\nconnect = \"1s\"\n[models.\"llama3.1:8b\".timeouts]\nfirst_event = \"1h\"";
     let timeouts = settings(Inputs {
         user,
@@ -156,7 +156,7 @@ fn an_untrusted_project_cannot_redirect_keys() {
 }
 
 #[test]
-fn a_named_variable_is_the_only_one_that_is_asked() {
+fn api_key_env_replaces_default_key_variable() {
     let given = Inputs {
         user: "provider = \"openai\"\n[providers.openai]\napi_key_env = \"WORK_KEY\"\nheaders = { X-Team = \"a\", x-app = \"b\" }",
         environment: &[
@@ -178,7 +178,7 @@ fn a_named_variable_is_the_only_one_that_is_asked() {
 }
 
 #[test]
-fn proxies_are_found_as_everywhere() {
+fn proxy_settings_follow_usual_environment_variables() {
     let of = |user, environment| {
         let proxy = settings(Inputs {
             user,
@@ -235,7 +235,7 @@ fn proxies_are_found_as_everywhere() {
 }
 
 #[test]
-fn a_path_is_meant_from_the_folder_of_its_file() {
+fn relative_path_resolves_against_config_file_folder() {
     let file = |user, environment| {
         settings(Inputs {
             user,
@@ -260,7 +260,7 @@ fn a_path_is_meant_from_the_folder_of_its_file() {
 }
 
 #[test]
-fn no_debug_output_of_the_settings_holds_a_secret() {
+fn settings_debug_output_hides_secrets() {
     let given = Inputs {
         user: "provider = \"openai\"\n[providers.openai]\napi_key = \"sesame\"\nheaders = { x = \"sesame\" }\n[http]\nproxy = \"http://u:sesame@p\"",
         ..Inputs::default()
@@ -269,7 +269,7 @@ fn no_debug_output_of_the_settings_holds_a_secret() {
 }
 
 #[test]
-fn a_server_is_read_with_its_own_variables_and_can_be_allowed() {
+fn mcp_server_is_read_with_env_and_can_be_allowed() {
     let user = "[mcp.files]\ncommand = \"npx -y 'a b'\"\neffects = \"read=pure\"\ntimeout = 0\nenv = { TOKEN = \"sesame\" }\n\
                 [mcp.other]\ncommand = \"other\"\n[tools]\nallow = \"files, mcp__other__x, mcp\"\n";
     let settings = settings(Inputs {
@@ -309,7 +309,7 @@ fn chain(user: &str, flags: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn a_chain_goes_on_with_that_of_its_last_model_and_ends() {
+fn fallback_chain_extends_by_chain_of_its_last_model() {
     let begin =
         "provider = \"openai\"\nmodel = \"a\"\nfallback.models = [\"b\", \"anthropic:c\"]\n";
     let of = |rest: &str, flags| chain(&format!("{begin}{rest}"), flags);
@@ -339,7 +339,7 @@ fn a_chain_goes_on_with_that_of_its_last_model_and_ends() {
 }
 
 #[test]
-fn each_model_of_a_chain_is_reached_by_its_own_settings() {
+fn each_fallback_model_uses_its_own_settings() {
     let settings = settings(Inputs {
         user: "provider = \"openai\"\nmodel = \"a\"\nfallback.models = [\"anthropic:claude-sonnet-4-5\", \"b\"]\n\
                compaction.model = \"anthropic:c\"\n[models.b]\ncontext_window = 9000\ncontinue_by = \"restart\"\n\
@@ -373,7 +373,7 @@ fn each_model_of_a_chain_is_reached_by_its_own_settings() {
 }
 
 #[test]
-fn what_is_done_beside_retries_has_defaults_and_can_be_set() {
+fn recovery_settings_have_defaults_and_can_be_set() {
     let usual = settings(Inputs::default()).recovery;
     assert_eq!(usual.after_content, AfterContent::Retract);
     assert_eq!(usual.corrections, 3);

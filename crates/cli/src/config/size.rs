@@ -29,14 +29,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_can_be_read_again() {
+    fn formatted_size_parses_back() {
         for bytes in [1, 1023, 1024, 1536, 64 << 20, 3 << 30, u64::MAX] {
             assert_eq!(parse(&to_text(bytes)), Some(bytes), "{}", to_text(bytes));
         }
     }
 
     #[test]
-    fn sizes_are_told_from_what_is_none() {
+    fn size_parses_only_bytes_and_binary_units() {
         let table = [
             ("65536", Some(65_536)),
             ("64MiB", Some(64 << 20)),

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn what_can_send_a_key_elsewhere_is_restricted() {
+fn risky_settings_are_restricted_and_credentials_secret() {
     for setting in SETTINGS {
         let redirects = ["models.<model>.fallback", "compaction.model"];
         let risky = [
@@ -32,7 +32,7 @@ fn what_can_send_a_key_elsewhere_is_restricted() {
 }
 
 #[test]
-fn every_condition_and_every_way_to_go_on_can_be_set() {
+fn every_fallback_condition_and_continue_mode_can_be_set() {
     assert!(Condition::ALL.map(Condition::as_str).iter().eq(CONDITIONS));
     assert!(
         ContinueBy::ALL
@@ -43,12 +43,12 @@ fn every_condition_and_every_way_to_go_on_can_be_set() {
 }
 
 #[test]
-fn a_hook_can_be_run_at_every_moment() {
+fn every_hook_event_can_be_set() {
     assert!(HookEvent::ALL.map(HookEvent::as_str).iter().eq(HOOK_EVENTS));
 }
 
 #[test]
-fn no_path_is_described_twice() {
+fn setting_paths_are_unique() {
     let mut paths: Vec<&str> = SETTINGS.iter().map(|setting| setting.path).collect();
     paths.sort_unstable();
     paths.dedup();

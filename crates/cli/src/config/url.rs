@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_an_api_are_told_from_what_is_none() {
+    fn base_url_check_accepts_only_plain_http_urls() {
         let good = [
             "https://api.anthropic.com",
             "http://localhost:11434/v1",
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_may_lack_its_scheme_and_hold_a_password() {
+    fn proxy_url_may_omit_scheme_and_carry_password() {
         let table = [
             ("proxy:3128", Some("http://proxy:3128")),
             ("http://proxy", Some("http://proxy")),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_not_shown() {
+    fn url_credentials_are_redacted() {
         assert_eq!(
             without_credentials("http://proxy:3128"),
             "http://proxy:3128"

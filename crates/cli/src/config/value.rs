@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_by_their_kind() {
+    fn values_parse_according_to_setting_kind() {
         let whole = |digits| RawValue::Integer { digits, radix: 10 };
         let table = [
             ("model", RawValue::Text("claude"), Some("claude")),
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_is_read_to_the_millionth() {
+    fn cost_amount_parses_to_six_decimals() {
         let whole = |digits| RawValue::Integer { digits, radix: 10 };
         let table = [
             ("limits.cost", RawValue::Fraction("2.5"), Some("2.50")),
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn no_debug_output_holds_a_secret() {
+    fn value_debug_output_hides_secrets() {
         let secret = Value::Secret("sesame".into());
         let proxy = Value::Proxy(ProxyUrl("http://u:sesame@host".into()));
         assert!(!format!("{secret:?} {proxy:?}").contains("sesame"));

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_are_known_by_their_first_bytes() {
+    fn image_type_is_detected_from_first_bytes() {
         let table: [(&[u8], Option<&str>); 6] = [
             (b"\x89PNG\r\n\x1a\n", Some("image/png")),
             (b"\xff\xd8\xff\xe0", Some("image/jpeg")),

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_kept_for_the_next_prompt_and_a_permission_is_not() {
+    fn next_prompt_keeps_model_but_not_tool_permission() {
         let earlier = options(&[
             ("model", "m"),
             ("tools.allow", "bash"),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_usual_counts_where_nothing_was_said_and_only_for_its_provider() {
+    fn defaults_fill_unset_options_and_model_of_same_provider() {
         let mut usual = options(&[
             ("provider", "openai"),
             ("model", "usual"),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn another_provider_does_not_get_the_address_and_the_model_of_the_one_before() {
+    fn provider_change_drops_earlier_base_url_and_model() {
         let mut earlier = options(&[
             ("provider", "openai"),
             ("model", "m"),

@@ -27,7 +27,7 @@ fn shell(script: &str) -> Command {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_comes_with_line_and_column() {
+fn pipeline_fault_reports_line_and_column() {
     let folder = folder("steps:\n  - {id: a, comand: ls}\n");
     let error = check(folder.path(), wanted(&[])).unwrap_err();
     let StartError::Faults(faults) = error else {
@@ -39,7 +39,7 @@ fn what_is_wrong_with_a_file_comes_with_line_and_column() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused() {
+fn invalid_input_or_missing_file_is_refused() {
     let folder = folder(PIPELINE);
     let long = "x".repeat(MAX_INPUT_BYTES + 1);
     let table = [
@@ -89,7 +89,7 @@ fn what_cannot_be_run_is_refused() {
 }
 
 #[test]
-fn a_run_is_given_its_file_its_folder_and_its_inputs() {
+fn checked_run_carries_file_folder_and_inputs() {
     let folder = folder(PIPELINE);
     fs::create_dir(folder.path().join("work")).unwrap();
     let wanted = NewRun {
@@ -107,7 +107,7 @@ fn a_run_is_given_its_file_its_folder_and_its_inputs() {
 }
 
 #[tokio::test]
-async fn a_process_is_left_to_itself_once_it_has_said_its_run() {
+async fn run_process_survives_closed_pipes_after_printing_its_id() {
     let folder = tempfile::tempdir().unwrap();
     let (pipe, done) = (folder.path().join("pipe"), folder.path().join("done"));
     // The process goes on only when it is let, and then writes output that nobody reads.
@@ -130,7 +130,7 @@ async fn a_process_is_left_to_itself_once_it_has_said_its_run() {
 }
 
 #[tokio::test]
-async fn what_a_process_says_before_its_run_begins_is_why_it_does_not() {
+async fn start_error_reports_process_stderr_or_exit_status() {
     let table = [
         ("echo 'error: no such model' >&2; exit 2", "no such model"),
         (
@@ -158,7 +158,7 @@ async fn what_a_process_says_before_its_run_begins_is_why_it_does_not() {
 }
 
 #[tokio::test]
-async fn a_process_that_says_nothing_is_not_waited_for_for_ever() {
+async fn silent_process_fails_after_start_timeout() {
     let patience = Duration::from_millis(50);
     let announced = spawn_and_read_id(shell("exec sleep 600"), patience);
     let soon = tokio::time::timeout(START_TIMEOUT / 2, announced);
@@ -167,7 +167,7 @@ async fn a_process_that_says_nothing_is_not_waited_for_for_ever() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_gone_is_said() {
+async fn missing_program_fails_to_start() {
     let folder = folder(PIPELINE);
     let starter = RunStarter {
         program: folder.path().join("gone"),

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_provider_is_not_waited_for_in_silence() {
+    fn terminal_shows_wait_for_silent_provider() {
         let text = shown(true, |progress| {
             progress.event(&Body::AttemptStarted { attempt: 1 }, NOW);
             for seconds in [1, 2, 3] {

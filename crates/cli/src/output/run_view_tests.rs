@@ -77,7 +77,7 @@ fn told<'a>(
 // --- Where a run stands ---
 
 #[test]
-fn every_state_of_a_step_has_its_words() {
+fn every_step_state_is_rendered() {
     let run = run_of(&entries());
     let mut live: BTreeMap<String, LiveStep> = BTreeMap::new();
     live.entry("approve".to_owned()).or_default().question = Some(Question {
@@ -105,7 +105,7 @@ fn every_state_of_a_step_has_its_words() {
 }
 
 #[test]
-fn a_run_that_is_over_says_how_it_ended() {
+fn finished_run_shows_its_outcome() {
     let mut entries = entries();
     entries.extend(rest());
     let (run, steps) = (run_of(&entries), steps());
@@ -120,7 +120,7 @@ fn a_run_that_is_over_says_how_it_ended() {
 }
 
 #[test]
-fn a_run_without_its_pipeline_has_its_steps_in_the_order_in_which_they_began() {
+fn run_without_pipeline_lists_steps_in_start_order() {
     let begun = started_steps(&run_of(&entries()));
     let names: Vec<&str> = begun.iter().map(|step| step.id.as_str()).collect();
     let order = [
@@ -132,20 +132,20 @@ fn a_run_without_its_pipeline_has_its_steps_in_the_order_in_which_they_began() {
 // --- What happens ---
 
 #[test]
-fn a_pipe_gets_one_line_for_each_thing_that_happens() {
+fn pipe_gets_one_line_per_run_event() {
     let mut entries = entries();
     entries.extend(rest());
     insta::assert_snapshot!(told(&entries, None));
 }
 
 #[test]
-fn a_terminal_sees_where_the_run_stands_below_what_happened() {
+fn terminal_shows_run_status_below_events() {
     let told = told(&entries()[..12], Some(|| (60, 24)));
     insta::assert_snapshot!(told.replace('\u{1b}', "ESC").replace('\r', "CR"));
 }
 
 #[test]
-fn what_is_painted_is_no_larger_than_the_terminal() {
+fn painted_status_fits_terminal_size() {
     let mut out = Vec::new();
     let mut painter = Painter::new(&mut out, Some(|| (20, 4)), RUN);
     painter.set_steps(steps());
@@ -164,7 +164,7 @@ fn what_is_painted_is_no_larger_than_the_terminal() {
 }
 
 #[test]
-fn what_a_session_waits_for_is_told_once_and_counts_down() {
+fn session_wait_is_printed_once_and_counts_down() {
     let scheduled = Body::RetryScheduled {
         attempt: 2,
         max_attempts: Some(5),
@@ -222,7 +222,7 @@ fn what_a_session_waits_for_is_told_once_and_counts_down() {
 // --- Text from outside ---
 
 #[test]
-fn nothing_from_outside_makes_a_line_or_is_obeyed() {
+fn external_text_adds_no_lines_and_no_escapes() {
     let hostile = format!(
         "\u{1b}[2J\u{1b}]0;x\u{7}a\nb\r\u{202e}c{}",
         "日本".repeat(500_000)

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_count_down_from_the_time_of_the_retry() {
+    fn countdown_text_counts_down_to_retry_time() {
         let words = |millis| retrying(2).countdown_text(NOW + Duration::from_millis(millis));
         assert_eq!(words(0), "Retrying (1/3) in 2s… (esc to cancel)");
         assert_eq!(words(999), "Retrying (1/3) in 2s… (esc to cancel)");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_that_opens_earlier_moves_the_countdown() {
+    fn earlier_gate_opening_shortens_countdown() {
         let mut retry = retrying(600);
         retry.early = Some(NOW + Duration::from_secs(5));
         assert_eq!(
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_wait_tells_the_time_of_day_as_well() {
+    fn long_wait_also_shows_time_of_day() {
         let said = |seconds| Activity::Retrying(retrying(seconds)).describe(NOW).unwrap();
         let ActivityText { text, details, .. } = said(5 * 3600);
         assert_eq!(text, "Retrying (1/3) in 18000s… (esc to cancel)");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_going_on_is_told_in_words_and_timed_when_it_takes_long() {
+    fn activity_text_shows_elapsed_time_after_two_seconds() {
         let since = NOW;
         let table = [
             (Activity::Idle, 0, None),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_in_line_is_told_why_and_until_when() {
+    fn queued_activity_shows_reason_and_remaining_time() {
         let in_line = |cause, seconds| {
             let until = NOW + Duration::from_secs(seconds);
             Activity::Queued { until, cause }.describe(NOW).unwrap()
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_known_end_there_is_no_made_up_number() {
+    fn unlimited_attempts_show_infinity_sign() {
         let mut retry = retrying(2);
         retry.max_attempts = None;
         assert_eq!(

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_lists_what_could_be_meant() {
+    fn command_prefix_lists_matching_choices() {
         assert_eq!(names("/co"), ["/compact"]);
         assert_eq!(names("/mod"), ["/model "]);
         assert_eq!(names("/model opus"), ["/model anthropic:claude-opus"]);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_is_what_its_command_takes() {
+    fn every_listed_choice_parses_as_command() {
         assert_eq!(names("/").len(), COMMANDS.len());
         assert_eq!(names("/retry "), ["/retry on", "/retry off"]);
         assert_eq!(names("/model "), names("/model   "));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_has_no_end() {
+    fn selection_wraps_around_list() {
         let mut choices = Choices::matching("/", &Candidates::default());
         choices.move_selection(-1);
         assert_eq!(choices.selected().map(|it| it.text.as_str()), Some("/quit"));

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_a_message_and_a_typing_error_is_none() {
+    fn path_is_a_message_and_misspelled_command_an_error() {
         assert_eq!(parse("/usr/bin/env is missing"), None);
         assert_eq!(parse("say /help"), None);
         assert_eq!(parse("/"), None);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_read_with_what_follows_them() {
+    fn commands_parse_with_their_arguments() {
         let table = [
             (
                 "/model anthropic:claude",
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_quite_a_command_is_a_message_or_is_mended() {
+    fn malformed_commands_are_messages_and_aliases_parse() {
         for text in [
             "", "  ", "/Help", "/help2", "/ help", "//", "a\n/help", "/é",
         ] {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_of_the_list_is_one() {
+    fn every_listed_command_parses() {
         for command in COMMANDS {
             assert!(
                 matches!(parse(command.name), Some(Ok(_))),

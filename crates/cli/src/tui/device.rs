@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leaving_undoes_all_that_entering_did() {
+    fn leave_resets_every_terminal_mode_that_enter_sets() {
         let written = |write: fn(&mut Vec<u8>) -> io::Result<()>| {
             let mut out = Vec::new();
             write(&mut out).unwrap();
@@ -129,12 +129,12 @@ mod tests {
 
     /// The environment variable that is set for the process that panics.
     const PANICS: &str = "OUTLAST_TEST_PANICS";
-    const NAME: &str = "tui::device::tests::a_panic_gives_the_terminal_back_before_it_is_told";
+    const NAME: &str = "tui::device::tests::panic_restores_terminal_before_printing_error";
 
     /// Runs this test again on a pseudo-terminal, where it takes the terminal over and panics.
     #[cfg(unix)]
     #[test]
-    fn a_panic_gives_the_terminal_back_before_it_is_told() {
+    fn panic_restores_terminal_before_printing_error() {
         use nix::sys::termios::{LocalFlags, tcgetattr};
         use std::io::Read;
         use std::process::{Command, Stdio};

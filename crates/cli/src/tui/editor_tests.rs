@@ -15,7 +15,7 @@ fn write(editor: &mut Editor, text: &str) {
 }
 
 #[test]
-fn a_long_paste_is_a_few_words_until_it_is_sent() {
+fn long_paste_collapses_until_sent() {
     let mut editor = Editor::default();
     write(&mut editor, "look: ");
     let pasted = "a line\r\n".repeat(150_000);
@@ -31,14 +31,14 @@ fn a_long_paste_is_a_few_words_until_it_is_sent() {
 }
 
 #[test]
-fn a_short_paste_is_text() {
+fn short_paste_is_inserted_as_text() {
     let mut editor = Editor::default();
     editor.paste("one\rtwo \u{1b}[31mred").unwrap();
     assert_eq!(editor.text(), "one\ntwo red");
 }
 
 #[test]
-fn a_paste_is_removed_as_a_whole() {
+fn backspace_removes_entire_collapsed_paste() {
     let mut editor = Editor::default();
     write(&mut editor, "x ");
     editor.paste(&"y".repeat(5000)).unwrap();
@@ -47,7 +47,7 @@ fn a_paste_is_removed_as_a_whole() {
 }
 
 #[test]
-fn a_paste_that_no_message_could_hold_is_refused() {
+fn oversized_paste_is_refused() {
     let mut editor = Editor::default();
     write(&mut editor, "kept");
     let error = editor
@@ -58,7 +58,7 @@ fn a_paste_that_no_message_could_hold_is_refused() {
 }
 
 #[test]
-fn what_was_being_written_is_there_after_looking_back() {
+fn draft_survives_history_browsing() {
     let mut editor = Editor::default();
     editor.add_to_history("first");
     editor.add_to_history("second");
@@ -75,7 +75,7 @@ fn what_was_being_written_is_there_after_looking_back() {
 }
 
 #[test]
-fn the_words_of_one_paste_within_another_stay_words() {
+fn placeholder_text_inside_paste_is_not_expanded() {
     let mut editor = Editor::default();
     let words = "[pasted text 2: 2 KiB, 1 line]";
     editor
@@ -87,7 +87,7 @@ fn the_words_of_one_paste_within_another_stay_words() {
 }
 
 #[test]
-fn nothing_pasted_changes_nothing() {
+fn empty_paste_changes_nothing() {
     let mut editor = Editor::default();
     editor.paste("").unwrap();
     editor.paste("\u{1b}[2J\u{7}").unwrap();
@@ -98,7 +98,7 @@ fn nothing_pasted_changes_nothing() {
 }
 
 #[test]
-fn pastes_of_the_same_size_are_told_apart_also_after_one_was_removed() {
+fn same_size_pastes_stay_distinct_after_removal() {
     let mut editor = Editor::default();
     for letter in ["a", "b"] {
         editor.paste(&letter.repeat(2000)).unwrap();
@@ -112,7 +112,7 @@ fn pastes_of_the_same_size_are_told_apart_also_after_one_was_removed() {
 }
 
 #[test]
-fn a_paste_that_comes_back_is_whole() {
+fn undo_restores_removed_paste() {
     let mut editor = Editor::default();
     editor.paste(&"a".repeat(2000)).unwrap();
     press(&mut editor, KeyCode::Backspace);
@@ -125,7 +125,7 @@ fn a_paste_that_comes_back_is_whole() {
 }
 
 #[test]
-fn pastes_together_may_not_be_more_than_a_message_but_removed_ones_do_not_count() {
+fn combined_paste_limit_ignores_removed_pastes() {
     let mut editor = Editor::default();
     let half = "x".repeat(MAX_MESSAGE_BYTES / 2 + 1);
     editor.paste(&half).unwrap();
@@ -136,7 +136,7 @@ fn pastes_together_may_not_be_more_than_a_message_but_removed_ones_do_not_count(
 }
 
 #[test]
-fn a_long_message_can_be_said_again_as_it_was() {
+fn history_recalls_message_with_paste() {
     let mut editor = Editor::default();
     write(&mut editor, "first");
     editor.take();
@@ -158,7 +158,7 @@ fn a_long_message_can_be_said_again_as_it_was() {
 }
 
 #[test]
-fn moving_about_in_what_was_said_before_does_not_lose_the_draft() {
+fn moving_or_editing_in_history_keeps_draft() {
     let mut editor = Editor::default();
     editor.add_to_history("earlier");
     write(&mut editor, "draft");
@@ -174,7 +174,7 @@ fn moving_about_in_what_was_said_before_does_not_lose_the_draft() {
 }
 
 #[test]
-fn what_was_said_before_takes_a_bounded_room() {
+fn history_size_in_bytes_is_bounded() {
     let mut editor = Editor::default();
     editor.add_to_history(&"x".repeat(MAX_HISTORY_BYTES + 1));
     assert!(editor.history.is_empty());
@@ -186,7 +186,7 @@ fn what_was_said_before_takes_a_bounded_room() {
 }
 
 #[test]
-fn a_draft_with_a_paste_survives_looking_back() {
+fn draft_with_paste_survives_history_browsing() {
     let mut editor = Editor::default();
     editor.add_to_history("earlier");
     editor.paste(&"x".repeat(2000)).unwrap();
@@ -197,7 +197,7 @@ fn a_draft_with_a_paste_survives_looking_back() {
 }
 
 #[test]
-fn what_was_said_before_is_bounded_and_not_repeated() {
+fn history_length_is_bounded_without_repeats() {
     let mut editor = Editor::default();
     for number in 0..MAX_HISTORY_MESSAGES + 10 {
         editor.add_to_history(&format!("said {number}"));
@@ -209,7 +209,7 @@ fn what_was_said_before_is_bounded_and_not_repeated() {
 }
 
 #[test]
-fn what_is_put_back_stands_before_the_draft() {
+fn prepended_messages_stand_before_draft() {
     let mut editor = Editor::default();
     editor.paste(&"x".repeat(2000)).unwrap();
     let long = "y".repeat(3000);
@@ -230,7 +230,7 @@ fn drawn(editor: &mut Editor, width: u16) -> (u16, Position) {
 }
 
 #[test]
-fn rows_are_those_of_the_text_also_where_one_is_full() {
+fn row_count_and_cursor_are_correct_at_full_rows() {
     // Ten columns: nine for text, one for the cursor.
     let table = [
         ("", 1, (0, 0)),
@@ -252,7 +252,7 @@ fn rows_are_those_of_the_text_also_where_one_is_full() {
 }
 
 #[test]
-fn arrows_go_through_the_rows_of_a_long_line_before_what_was_said() {
+fn arrows_move_through_wrapped_rows_before_history() {
     let mut editor = Editor::default();
     editor.add_to_history("earlier");
     write(&mut editor, "one two three four");
@@ -294,7 +294,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_row_is_counted_and_the_cursor_is_on_one_of_them(text in text(), width in 1..40u16) {
+    fn row_count_covers_text_and_cursor_is_on_last_row(text in text(), width in 1..40u16) {
         let mut editor = Editor::default();
         editor.set(&text);
         let (rows, (written, cursor)) = (editor.rows(width), drawn(&mut editor, width));
@@ -306,7 +306,7 @@ proptest! {
 }
 
 #[test]
-fn a_screen_that_grows_shows_what_was_scrolled_away() {
+fn growing_screen_reveals_scrolled_rows() {
     let mut editor = Editor::default();
     editor.paste("one\ntwo\nthree\nfour").unwrap();
     let mut drawn = |height| {

@@ -29,7 +29,7 @@ fn painted(language: &str, code: &str) -> String {
 }
 
 #[test]
-fn the_usual_languages_are_painted() {
+fn common_languages_are_highlighted() {
     let code = [
         (
             "rust",
@@ -68,7 +68,7 @@ fn the_usual_languages_are_painted() {
 }
 
 #[test]
-fn a_diff_shows_what_is_added_and_what_is_removed() {
+fn diff_highlights_added_and_removed_lines() {
     let theme = Theme::colour();
     let mut highlighter = Highlighter::new("diff", &theme);
     let table = [
@@ -86,7 +86,7 @@ fn a_diff_shows_what_is_added_and_what_is_removed() {
 }
 
 #[test]
-fn an_unknown_language_is_left_as_it_is() {
+fn unknown_language_is_not_highlighted() {
     let theme = Theme::colour();
     let mut highlighter = Highlighter::new("brainfuck", &theme);
     let line = "if \"this\" // 1";
@@ -106,7 +106,7 @@ const NAMES: [&str; 12] = [
 
 proptest! {
     #[test]
-    fn the_text_of_the_spans_is_the_line(
+    fn spans_concatenate_to_source_line(
         name in proptest::sample::select(NAMES.to_vec()),
         lines in proptest::collection::vec(prop_oneof![
             "[^\n]{0,40}",

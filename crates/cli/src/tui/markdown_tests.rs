@@ -66,7 +66,7 @@ fn drawn(source: &str, width: u16) -> String {
 }
 
 #[test]
-fn a_document_in_colour() {
+fn document_renders_in_colour() {
     for width in [80, 40, 20] {
         let lines = lines(DOCUMENT, width, &Theme::colour());
         insta::assert_snapshot!(format!("colour_{width}"), marked(&lines));
@@ -74,7 +74,7 @@ fn a_document_in_colour() {
 }
 
 #[test]
-fn a_document_without_colours() {
+fn document_renders_without_colours() {
     let lines = lines(DOCUMENT, 80, &Theme::plain());
     insta::assert_snapshot!("plain_marked", marked(&lines));
     for width in [80, 40, 20] {
@@ -83,7 +83,7 @@ fn a_document_without_colours() {
 }
 
 #[test]
-fn an_address_is_shown_unless_it_is_the_text_itself() {
+fn link_url_is_shown_unless_it_equals_its_text() {
     let table = [
         ("[a](https://b.org)", "a (https://b.org)"),
         ("<https://b.org>", "https://b.org"),
@@ -101,7 +101,7 @@ fn an_address_is_shown_unless_it_is_the_text_itself() {
 }
 
 #[test]
-fn a_table_that_is_too_narrow_becomes_a_list_for_each_row() {
+fn table_too_wide_for_screen_becomes_list_per_row() {
     let table = "| name | meaning |\n|---|---|\n| a | first one |\n| b | |\n";
     assert_eq!(
         text(table, 40),
@@ -119,14 +119,14 @@ fn a_table_that_is_too_narrow_becomes_a_list_for_each_row() {
 }
 
 #[test]
-fn lists_are_as_dense_as_they_were_written() {
+fn list_keeps_blank_lines_as_written() {
     let source = "Text:\n1. a\n2. b\n\n3. c\n   - d\n\nEnd";
     let expected = ["Text:", "1. a", "2. b", "", "3. c", "   • d", "", "End"];
     assert_eq!(text(source, 40), expected);
 }
 
 #[test]
-fn an_escape_is_gone_as_a_whole_before_markup_could_divide_it() {
+fn escapes_are_stripped_before_markup_is_parsed() {
     assert_eq!(text("\u{1b}]0;*ti* tle\u{7}text", 80), ["text"]);
 }
 
@@ -158,7 +158,7 @@ fn unfinished_text_looks_sensible() {
 }
 
 #[test]
-fn every_beginning_of_a_document_can_be_shown() {
+fn every_document_prefix_renders() {
     for width in [80, 20, 3] {
         for (at, _) in DOCUMENT.char_indices() {
             lines(&DOCUMENT[..at], width, &Theme::colour());
@@ -190,7 +190,7 @@ const BLOCKS: [&str; 18] = [
 // --- hostile text ---
 
 #[test]
-fn a_thousand_levels_leave_room_for_text_and_the_stack_alone() {
+fn deep_nesting_shows_text_without_stack_overflow() {
     for levels in [1_000, 50_000] {
         for opening in [
             "> ", "- ", "1. ", "> - ", "*a ", "[", "![a", "`", "<b>", "**a~~",
@@ -223,7 +223,7 @@ fn nesting_takes_half_of_the_width_at_most() {
 }
 
 #[test]
-fn a_long_header_is_not_repeated_in_full_for_every_row() {
+fn long_table_header_is_not_repeated_in_full_per_row() {
     let long = "long ".repeat(1_000);
     let header = format!("| {long} | {long} | c |\n|---|---|---|\n");
     let source = header + &"| x\n".repeat(2_000);
@@ -314,7 +314,7 @@ proptest! {
     }
 
     #[test]
-    fn a_text_full_of_escapes_is_shown_without_them(source in "([\u{1b}\u{9b}\u{202e}\u{2066}\u{7}\u{8}\r\\[\\]0-9;mHJ a*`>|-]|&#27;){0,80}") {
+    fn text_full_of_escapes_renders_without_them(source in "([\u{1b}\u{9b}\u{202e}\u{2066}\u{7}\u{8}\r\\[\\]0-9;mHJ a*`>|-]|&#27;){0,80}") {
         holds(&source, 60)?;
     }
 
@@ -346,7 +346,7 @@ proptest! {
 /// Measures the processor time of this thread, which other threads do not affect.
 #[cfg(target_os = "linux")]
 #[test]
-fn ten_times_the_text_takes_about_ten_times_the_work() {
+fn rendering_time_is_linear_in_text_length() {
     use nix::sys::resource::{UsageWho, getrusage};
     use nix::sys::time::TimeValLike;
 

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_gets_the_most_important_part() {
+    fn narrow_status_line_keeps_most_important_parts() {
         let whole = "claude-opus · work · 24k/200k (12%) · $0.13 · 3 retries · session · ~/project";
         assert_eq!(status().line(100), whole);
         assert_eq!(status().line(40), "claude-opus · work · 24k/200k (12%)");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short_and_never_too_low() {
+    fn token_counts_are_short_and_costs_round_up() {
         let table = [
             (0, "0"),
             (999, "999"),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_windows_and_switched_retries_are_told() {
+    fn status_line_handles_unusual_windows_and_retry_states() {
         type Change = fn(&mut Status);
         let table: [(Change, &str); 5] = [
             (|it| it.window = Some(0), "24k tokens"),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_told() {
+    fn unknown_values_are_omitted_from_status_line() {
         let status = Status {
             model: "m".to_owned(),
             ..Status::default()

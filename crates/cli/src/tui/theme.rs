@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_color_takes_the_colours_away_unless_it_is_empty() {
+    fn no_color_variable_selects_plain_theme_unless_empty() {
         let table = [
             (None, Theme::colour()),
             (Some(""), Theme::colour()),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plain_theme_has_no_colours_and_only_modifiers_that_every_terminal_shows() {
+    fn plain_theme_has_no_colours_and_only_common_modifiers() {
         let known = Modifier::BOLD | Modifier::DIM | Modifier::REVERSED | Modifier::UNDERLINED;
         for (name, style) in Theme::plain().styles() {
             assert_eq!((style.fg, style.bg), (None, None), "{name}");

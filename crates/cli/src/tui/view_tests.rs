@@ -299,7 +299,7 @@ const SCENES: [Scene; 25] = [
 // --- Frames ---
 
 #[test]
-fn every_scene_looks_as_it_should() {
+fn every_scene_matches_its_snapshot() {
     for (name, scene) in SCENES {
         let height = if name.starts_with("tools") { 24 } else { 14 };
         let frame = frame_of(&mut scene(), (60, height));
@@ -338,7 +338,7 @@ fn every_size_shows_what_matters_most() {
 }
 
 #[test]
-fn without_colours_no_cell_has_one_and_meanings_are_told_by_other_marks() {
+fn plain_theme_draws_modifiers_instead_of_colours() {
     for (name, scene) in SCENES {
         for size in [(80, 24), (20, 5)] {
             let backend = drawn(&mut scene(), size, &Theme::plain());
@@ -379,7 +379,7 @@ fn without_colours_no_cell_has_one_and_meanings_are_told_by_other_marks() {
 }
 
 #[test]
-fn the_cursor_stands_behind_what_was_written_also_where_a_row_ends() {
+fn cursor_follows_text_even_at_row_end() {
     // Twelve columns: two of the prompt, nine of text, one for the cursor.
     let table = [
         ("", (2, 9)),
@@ -404,7 +404,7 @@ fn the_cursor_stands_behind_what_was_written_also_where_a_row_ends() {
 }
 
 #[test]
-fn all_of_what_is_asked_about_can_be_read_on_a_narrow_screen() {
+fn question_is_fully_readable_on_narrow_screen() {
     let mut chat = working();
     let Input::QuestionAsked(mut asked) = question() else {
         return;
@@ -419,7 +419,7 @@ fn all_of_what_is_asked_about_can_be_read_on_a_narrow_screen() {
 }
 
 #[test]
-fn a_question_that_does_not_fit_can_be_looked_through() {
+fn question_that_does_not_fit_can_be_scrolled() {
     let Input::QuestionAsked(mut asked) = question() else {
         panic!("it is a question");
     };
@@ -445,7 +445,7 @@ fn a_question_that_does_not_fit_can_be_looked_through() {
 }
 
 #[test]
-fn a_countdown_is_drawn_from_the_time_that_is() {
+fn countdown_is_drawn_from_current_time() {
     let mut chat = retrying();
     chat.handle(event(held(1)), NOW);
     let mut terminal = Terminal::new(TestBackend::new(60, 8)).unwrap();

@@ -44,7 +44,7 @@ fn words_move_to_the_next_line_as_a_whole() {
 }
 
 #[test]
-fn a_word_that_fits_nowhere_is_broken_between_graphemes() {
+fn too_long_word_breaks_between_graphemes() {
     let table: [(&str, u16, &[&str]); 6] = [
         ("abcdefghij", 4, &["abcd", "efgh", "ij"]),
         ("see abcdefghij", 5, &["see", "abcde", "fghij"]),
@@ -63,7 +63,7 @@ fn a_word_that_fits_nowhere_is_broken_between_graphemes() {
 }
 
 #[test]
-fn wide_characters_need_no_blanks_to_be_broken_and_keep_their_punctuation() {
+fn wide_characters_break_anywhere_but_keep_punctuation() {
     assert_eq!(rows("日本語のテキスト", 6), ["日本語", "のテキ", "スト"]);
     assert_eq!(rows("abc日本語def", 6), ["abc日", "本語", "def"]);
     assert_eq!(rows("日本。語", 4), ["日", "本。", "語"]);
@@ -83,7 +83,7 @@ fn zero_width_spaces_allow_a_break_and_take_no_room() {
 }
 
 #[test]
-fn a_hanging_indent_stands_before_each_line_unless_it_leaves_no_room() {
+fn hanging_indent_is_dropped_when_too_wide() {
     let indent = hanging("1. ", "   ");
     let line = one("one two three");
     assert_eq!(
@@ -99,7 +99,7 @@ fn a_hanging_indent_stands_before_each_line_unless_it_leaves_no_room() {
 }
 
 #[test]
-fn styles_follow_their_words_and_neighbours_of_a_style_share_a_span() {
+fn styles_follow_words_and_equal_styles_share_a_span() {
     let line = Line::from(vec!["one ".red(), "two".red(), " three".bold()]).italic();
     let lines = wrapped(&line, 7, &Indent::default());
     assert_eq!(lines[0].spans, ["one two".red()]);
@@ -108,7 +108,7 @@ fn styles_follow_their_words_and_neighbours_of_a_style_share_a_span() {
 }
 
 #[test]
-fn no_width_and_one_column_still_end() {
+fn wrapping_terminates_at_width_zero_and_one() {
     for text in [
         "one two",
         "日本",
@@ -127,7 +127,7 @@ fn no_width_and_one_column_still_end() {
 }
 
 #[test]
-fn a_line_that_is_cut_ends_in_an_ellipsis() {
+fn truncated_line_ends_in_ellipsis() {
     let table = [
         ("short", 5, "short"),
         ("longer", 5, "long…"),
@@ -144,7 +144,7 @@ fn a_line_that_is_cut_ends_in_an_ellipsis() {
 }
 
 #[test]
-fn a_line_of_a_mebibyte_without_blanks_is_broken_in_one_pass() {
+fn unbroken_mebibyte_line_wraps_in_one_pass() {
     let long = "x".repeat(1 << 20);
     let lines = wrapped(&one(long), 80, &hanging("- ", "  "));
     assert_eq!(lines.len(), (1_usize << 20).div_ceil(78));
@@ -241,14 +241,14 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_can_be_seen_is_lost_nor_changes_its_style(line in spans(), width in 3_u16..60) {
+    fn wrapping_keeps_visible_text_and_styles(line in spans(), width in 3_u16..60) {
         let rows = wrapped(&line, width, &Indent::default());
         let kept: Vec<_> = rows.iter().flat_map(visible).collect();
         prop_assert_eq!(kept, visible(&line));
     }
 
     #[test]
-    fn what_fits_is_not_cut(line in spans()) {
+    fn line_that_fits_is_not_truncated(line in spans()) {
         let enough = u16::try_from(columns(&line.spans) + NASTY.len() * 10).unwrap();
         prop_assert_eq!(visible(&truncated(&line, enough)), visible(&line));
     }

@@ -237,7 +237,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[test]
-fn arrows_point_down_only() {
+fn workspace_crates_depend_only_on_allowed_crates() {
     let dependencies = dependencies();
     let known: BTreeSet<&str> = ARROWS.iter().map(|(name, _)| *name).collect();
     let found: BTreeSet<&str> = dependencies.keys().map(String::as_str).collect();
@@ -257,7 +257,7 @@ fn arrows_point_down_only() {
 }
 
 #[test]
-fn the_kernel_is_pure() {
+fn kernel_uses_only_allowed_crates() {
     for used in &dependencies()["outlast-kernel"] {
         assert!(
             KERNEL_MAY_USE.contains(&used.as_str()),
@@ -267,7 +267,7 @@ fn the_kernel_is_pure() {
 }
 
 #[test]
-fn some_crates_are_named_by_few_of_ours_only() {
+fn reserved_crates_are_used_only_by_their_owners() {
     for (name, used) in dependencies() {
         for (reserved, owners) in RESERVED {
             assert!(

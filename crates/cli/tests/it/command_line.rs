@@ -29,7 +29,7 @@ fn events(ran: &CommandResult) -> Vec<Value> {
 }
 
 #[test]
-fn the_first_run_meets_an_overload_and_prints_the_answer() {
+fn first_run_retries_overload_and_prints_completion() {
     let ran = Outlast::new().run(&["-p", "Say hello"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, HELLO));
     insta::assert_snapshot!(ran.stderr, @r"
@@ -40,7 +40,7 @@ fn the_first_run_meets_an_overload_and_prints_the_answer() {
 }
 
 #[test]
-fn every_script_ends_as_documented() {
+fn scripts_end_with_documented_exit_code_and_output() {
     let table = [
         ("ok", "session", 0, ""),
         ("overloaded:3", "session", 0, "retrying in 8s… (3/3"),
@@ -94,7 +94,7 @@ fn every_script_ends_as_documented() {
 }
 
 #[test]
-fn events_are_numbered_lines_of_json_with_absolute_times() {
+fn json_events_are_numbered_with_absolute_times() {
     let ran = Outlast::new().run(&["-p", "hi", "--model", "overloaded:1", "--json"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     let events = events(&ran);
@@ -127,7 +127,7 @@ fn events_are_numbered_lines_of_json_with_absolute_times() {
 }
 
 #[test]
-fn eight_hours_pass_in_a_test_and_the_error_comes_once() {
+fn overnight_outage_makes_21_retries_and_one_error() {
     let outlast = Outlast {
         scale: "36000",
         ..Outlast::new()
@@ -182,7 +182,7 @@ fn a_prompt_may_begin_with_a_dash() {
 }
 
 #[test]
-fn ten_at_once_share_a_fresh_home_without_a_word() {
+fn ten_processes_share_new_home_without_warnings() {
     let outlast = Outlast::new();
     let start = |_| {
         outlast
@@ -199,13 +199,13 @@ fn ten_at_once_share_a_fresh_home_without_a_word() {
 }
 
 #[test]
-fn terminal_escapes_in_an_answer_do_not_reach_the_terminal() {
+fn terminal_escapes_are_removed_from_completion() {
     let ran = Outlast::new().run(&["-p", "\u{1b}]0;title\u{7}\u{1b}[2Jboo", "--model", "ok"]);
     assert!(ran.stdout.ends_with("You said: boo\n"), "{:?}", ran.stdout);
 }
 
 #[test]
-fn a_reader_that_leaves_ends_the_run_without_a_panic() {
+fn closed_stdout_stops_prompt_with_resume_hint() {
     let outlast = Outlast::new();
     let mut child = outlast
         .command(&[
@@ -245,7 +245,7 @@ fn the_home_is_made_private() {
 }
 
 #[test]
-fn an_empty_folder_becomes_a_private_home_and_a_used_one_is_left_alone() {
+fn empty_folder_becomes_home_but_used_one_is_refused() {
     let outlast = Outlast::new();
     let home = outlast.home();
     let set_mode =
@@ -270,7 +270,7 @@ fn an_empty_folder_becomes_a_private_home_and_a_used_one_is_left_alone() {
 }
 
 #[test]
-fn bad_settings_are_named_with_their_remedy() {
+fn invalid_time_scale_is_usage_error() {
     let scaled = |scale| {
         Outlast {
             scale,
@@ -294,7 +294,7 @@ fn bad_settings_are_named_with_their_remedy() {
 }
 
 #[test]
-fn usage_errors_have_their_own_code() {
+fn usage_errors_exit_with_code_2() {
     for arguments in [
         &[][..],
         &["--nonsense"],

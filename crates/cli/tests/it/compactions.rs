@@ -8,7 +8,7 @@ use std::process::Stdio;
 const ID: &str = "01900000-0000-7000-8000-000000000001";
 
 #[test]
-fn an_answer_that_was_said_is_not_said_again_after_a_kill_in_the_middle_of_a_summary() {
+fn kill_during_compaction_leaves_nothing_to_resume() {
     let outlast = Outlast {
         scale: "1",
         ..Outlast::new()
@@ -34,7 +34,7 @@ fn an_answer_that_was_said_is_not_said_again_after_a_kill_in_the_middle_of_a_sum
 }
 
 #[test]
-fn a_model_that_was_left_is_not_the_first_to_be_asked_for_a_summary() {
+fn compaction_skips_model_in_cooldown() {
     let outlast = Outlast {
         // At a faster clock, minutes would pass between two commands.
         scale: "10",
@@ -55,7 +55,7 @@ fn a_model_that_was_left_is_not_the_first_to_be_asked_for_a_summary() {
 }
 
 #[test]
-fn an_answer_that_was_not_said_is_named_before_the_session_goes_on() {
+fn undelivered_completion_is_reported_on_next_use() {
     for arguments in [
         &["-p", "And?", "--continue"][..],
         &["sessions", "compact", ID],

@@ -19,7 +19,7 @@ fn row<'a>(rows: &'a [Value], setting: &str) -> &'a Value {
 }
 
 #[test]
-fn every_layer_is_shown_with_its_origin() {
+fn config_show_lists_settings_with_their_origin() {
     let outlast = Outlast::new();
     outlast.write(
         USER,
@@ -44,7 +44,7 @@ fn every_layer_is_shown_with_its_origin() {
 }
 
 #[test]
-fn a_later_layer_counts() {
+fn later_settings_layer_overrides_earlier() {
     let outlast = Outlast::new();
     let shown = |outlast: &Outlast, flags: &[&str], environment: &[(&str, &str)]| {
         let ran = outlast.run_with(
@@ -69,7 +69,7 @@ fn a_later_layer_counts() {
 }
 
 #[test]
-fn the_settings_of_a_repository_are_found_from_below() {
+fn project_settings_are_found_from_subfolder() {
     let outlast = Outlast::new();
     outlast.write("outlast.toml", "model = \"outside\"");
     outlast.write("repository/.git/HEAD", "");
@@ -89,7 +89,7 @@ fn the_settings_of_a_repository_are_found_from_below() {
 }
 
 #[test]
-fn the_folder_of_the_users_settings_is_no_project() {
+fn home_folder_is_not_a_project() {
     let outlast = Outlast::new();
     outlast.write(USER, "http.proxy = \"proxy:1\"");
     let mut command = outlast.command(&["config", "check"]);
@@ -101,7 +101,7 @@ fn the_folder_of_the_users_settings_is_no_project() {
 }
 
 #[test]
-fn settings_that_do_not_go_together_are_named_by_a_check_as_by_a_prompt() {
+fn config_check_and_prompt_report_same_mcp_error() {
     for (settings, problem) in [
         (
             "mcp.notes.timeout = \"1m\"",
@@ -240,7 +240,7 @@ const WRONG: [(&str, &str); 29] = [
 ];
 
 #[test]
-fn a_wrong_file_is_named_with_line_column_and_what_is_allowed() {
+fn invalid_setting_is_an_error_with_line_and_column() {
     for (content, problem) in WRONG {
         let outlast = Outlast::new();
         outlast.write(USER, content);
@@ -265,7 +265,7 @@ fn a_wrong_file_is_named_with_line_column_and_what_is_allowed() {
 }
 
 #[test]
-fn all_problems_of_all_layers_are_said() {
+fn problems_of_all_layers_are_reported_together() {
     let outlast = Outlast::new();
     outlast.write(USER, "max_tokens = \"many\"\nzebra = 1\n");
     outlast.write(PROJECT, "[retry]\nenabled = 1\n");
@@ -275,7 +275,7 @@ fn all_problems_of_all_layers_are_said() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_said() {
+fn config_check_reports_unreadable_file() {
     let outlast = Outlast::new();
     let check = |code: i32, part: &str| {
         let ran = outlast.run(&["config", "check", "bad.toml"]);
@@ -300,7 +300,7 @@ fn a_file_that_cannot_be_read_is_said() {
 }
 
 #[test]
-fn a_file_that_is_there_but_unreadable_is_not_passed_over() {
+fn dangling_settings_symlink_is_an_error() {
     for path in [USER, PROJECT] {
         let outlast = Outlast::new();
         std::fs::create_dir(outlast.home()).unwrap();
@@ -317,7 +317,7 @@ fn a_file_that_is_there_but_unreadable_is_not_passed_over() {
 }
 
 #[test]
-fn a_wrong_variable_is_named() {
+fn invalid_environment_variable_is_an_error() {
     let table = [
         (
             "OUTLAST_PROVIDER",
@@ -353,7 +353,7 @@ fn a_wrong_variable_is_named() {
 }
 
 #[test]
-fn a_request_to_a_web_server_cannot_name_the_proxy() {
+fn http_proxy_variable_is_ignored_under_cgi() {
     let outlast = Outlast::new();
     let proxy = |environment: &[(&str, &str)]| {
         let ran = outlast.run_with(&["config", "show", "--json"], environment);
@@ -367,7 +367,7 @@ fn a_request_to_a_web_server_cannot_name_the_proxy() {
 }
 
 #[test]
-fn no_secret_is_ever_seen() {
+fn secrets_are_never_printed() {
     let planted = "[providers.NAME]\napi_key = \"open-sesame\"\n[providers.NAME.headers]\nx-one = \"open-sesame\"\n";
     let mut whole: String = ["anthropic", "openai", "openai-responses"]
         .map(|name| planted.replace("NAME", name))
@@ -410,7 +410,7 @@ fn no_secret_is_ever_seen() {
 }
 
 #[test]
-fn a_folder_that_was_removed_has_no_settings() {
+fn prompt_works_in_removed_folder() {
     let outlast = Outlast::new();
     let binary = assert_cmd::cargo::cargo_bin("outlast");
     let script = "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" -p hi --model ok";
@@ -424,7 +424,7 @@ fn a_folder_that_was_removed_has_no_settings() {
 }
 
 #[test]
-fn settings_that_were_there_first_do_not_keep_the_home_from_being_ours() {
+fn folder_with_only_settings_becomes_home() {
     let outlast = Outlast::new();
     outlast.write(USER, "model = \"a\"");
     // The incomplete file of a process that is just writing its version.
@@ -435,7 +435,7 @@ fn settings_that_were_there_first_do_not_keep_the_home_from_being_ours() {
 }
 
 #[test]
-fn the_schema_describes_what_is_read() {
+fn config_schema_describes_all_settings() {
     let ran = Outlast::new().run(&["config", "schema"]);
     let schema: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(

@@ -159,7 +159,7 @@ fn outage(hint: &str) {
 }
 
 #[test]
-fn a_crowd_in_ten_processes_makes_one_probe_at_a_time() {
+fn ten_processes_probe_provider_one_at_a_time() {
     for hint in ["", ",as=none"] {
         outage(hint);
     }

@@ -83,7 +83,7 @@ fn marked(text: &str, mark: char) -> usize {
 }
 
 #[test]
-fn it_runs_to_its_end_and_its_picture_agrees_with_what_happened() {
+fn demo_completes_and_timeline_matches_scenes() {
     let demo = Demo::new();
     let ran = CommandResult::of(&mut demo.command(&[]));
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
@@ -150,7 +150,7 @@ fn times(text: &str, after: &str, before: &str) -> Vec<u64> {
 }
 
 #[test]
-fn on_a_pipe_there_are_lines_and_nothing_else() {
+fn demo_on_pipe_prints_plain_lines_within_80_columns() {
     let demo = Demo::new();
     let ran = CommandResult::of(&mut demo.command(&[]));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -161,7 +161,7 @@ fn on_a_pipe_there_are_lines_and_nothing_else() {
 }
 
 #[test]
-fn two_at_once_do_not_disturb_each_other_and_draw_pictures() {
+fn two_concurrent_demos_complete_and_write_svgs() {
     let demo = Demo::new();
     let runs: Vec<Child> = ["one.svg", "two.svg"]
         .iter()
@@ -246,7 +246,7 @@ fn interrupted(demo: &Demo, signal: &str, when: &str) -> CommandResult {
 
 #[test]
 #[cfg(unix)]
-fn a_signal_in_the_middle_leaves_no_process_and_no_folder() {
+fn signal_during_demo_leaves_no_process_or_folder() {
     let table = [
         ("-INT", 130, "waits 45s"),
         ("-TERM", 143, "waits 5h"),
@@ -270,14 +270,14 @@ fn a_signal_in_the_middle_leaves_no_process_and_no_folder() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn what_a_demo_started_ends_even_when_it_is_killed_itself() {
+fn killed_demo_leaves_no_child_processes() {
     let demo = Demo::new();
     let ran = interrupted(&demo, "-KILL", "waits 45s");
     assert_eq!(ran.code, -1);
 }
 
 #[test]
-fn a_reader_that_leaves_ends_it_and_nothing_is_left() {
+fn closed_stdout_ends_demo_and_cleans_up() {
     let demo = Demo::new();
     let mut child = demo
         .command(&[])
@@ -295,7 +295,7 @@ fn a_reader_that_leaves_ends_it_and_nothing_is_left() {
 }
 
 #[test]
-fn the_settings_keys_and_proxies_of_the_user_play_no_part() {
+fn demo_ignores_user_settings_and_environment() {
     let demo = Demo::new();
     demo.outlast.write("outlast.toml", "this is no setting");
     demo.outlast.write("home/outlast.toml", "neither is this");
@@ -310,7 +310,7 @@ fn the_settings_keys_and_proxies_of_the_user_play_no_part() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_to_is_named_with_its_remedy() {
+fn demo_reports_unwritable_folder_or_svg_path() {
     let demo = Demo::new();
     demo.outlast.write("file", "");
     let folder = |name: &str| demo.outlast.folder.path().join(name);

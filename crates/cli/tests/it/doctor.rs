@@ -47,7 +47,7 @@ fn doctor(mock: &MockServer, dialect: &str, variables: &[(&str, &str)]) -> Comma
 }
 
 #[test]
-fn a_provider_that_answers_is_well() {
+fn doctor_passes_with_reachable_provider() {
     let outlast = || Outlast {
         scale: "1",
         ..Outlast::new()
@@ -70,7 +70,7 @@ fn a_provider_that_answers_is_well() {
 }
 
 #[test]
-fn a_clock_that_differs_and_one_that_is_sped_up_are_said() {
+fn doctor_warns_of_clock_skew_and_time_scale() {
     let mock = MockServer::start();
     let ran = doctor(&mock, "openai", &[("OUTLAST_TIME_SCALE", "1")]);
     let found = checks(&ran);
@@ -80,7 +80,7 @@ fn a_clock_that_differs_and_one_that_is_sped_up_are_said() {
 }
 
 #[test]
-fn what_is_in_the_way_is_said_with_a_remedy() {
+fn doctor_reports_unreachable_provider_and_proxy() {
     let mock = MockServer::start();
     let nobody = [
         "doctor",
@@ -116,7 +116,7 @@ fn what_is_in_the_way_is_said_with_a_remedy() {
 }
 
 #[test]
-fn files_that_others_can_read_are_found() {
+fn doctor_reports_files_readable_by_others() {
     let outlast = Outlast::new();
     outlast.run(&["-p", "hi", "--model", "ok"]);
     let file = outlast.home().join("outlast.toml");
@@ -147,7 +147,7 @@ fn files_that_others_can_read_are_found() {
 }
 
 #[test]
-fn every_account_is_looked_at() {
+fn doctor_checks_every_account() {
     // With a scaled clock, a provider would have a fortieth of a second to respond.
     let mock = MockServer::start_in(Outlast::in_real_time());
     std::fs::create_dir_all(mock.outlast.home()).unwrap();
@@ -173,7 +173,7 @@ fn every_account_is_looked_at() {
 }
 
 #[test]
-fn settings_that_cannot_be_read_are_named() {
+fn doctor_reports_invalid_settings() {
     let outlast = Outlast::new();
     std::fs::create_dir_all(outlast.home()).unwrap();
     std::fs::write(outlast.home().join("outlast.toml"), "modle = 1\n").unwrap();

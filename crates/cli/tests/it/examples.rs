@@ -61,7 +61,7 @@ fn begin_like(lines: &[&str], beginnings: &[&str]) {
 }
 
 #[test]
-fn every_example_is_a_pipeline_with_nothing_wrong_and_says_how_it_is_run() {
+fn every_example_is_valid_and_documents_its_command() {
     let outlast = Outlast::new();
     let mut names = Vec::new();
     for entry in std::fs::read_dir(checked_in()).unwrap() {
@@ -78,7 +78,7 @@ fn every_example_is_a_pipeline_with_nothing_wrong_and_says_how_it_is_run() {
 }
 
 #[test]
-fn the_fetch_outlasts_its_server_and_its_provider_and_an_answer_that_is_no_json() {
+fn fetch_example_retries_outages_and_malformed_output() {
     let example = Example::run("fetch");
     begin_like(
         &example.failures(),
@@ -97,7 +97,7 @@ fn the_fetch_outlasts_its_server_and_its_provider_and_an_answer_that_is_no_json(
 }
 
 #[test]
-fn the_implementation_is_repaired_after_its_tests_really_failed_and_the_project_is_as_it_was() {
+fn implement_example_fixes_failing_tests_in_a_copy() {
     let example = Example::run("implement-and-test");
     begin_like(
         &example.failures(),
@@ -113,7 +113,7 @@ fn the_implementation_is_repaired_after_its_tests_really_failed_and_the_project_
 }
 
 #[test]
-fn the_review_is_judged_and_repaired_and_posted_without_anybody() {
+fn review_example_repairs_contract_violation_unattended() {
     let example = Example::run("review");
     begin_like(
         &example.failures(),

@@ -69,7 +69,7 @@ fn percent(part: usize, whole: usize) -> String {
 }
 
 #[test]
-fn the_score_on_the_corpus_is_held_and_published() {
+fn corpus_score_meets_targets_and_matches_readme() {
     let score = score("corpus/errors.jsonl");
     assert_eq!(score.lines, 180);
     assert!(score.class * 100 >= score.lines * 97, "{score:?}");
@@ -92,7 +92,7 @@ fn the_score_on_the_corpus_is_held_and_published() {
 }
 
 #[test]
-fn other_wordings_of_the_same_conditions_are_judged_alike() {
+fn reworded_conditions_meet_score_targets() {
     let score = score("corpus/conditions.jsonl");
     assert!(score.class * 100 >= score.lines * 98, "{score:?}");
     assert!(score.retryable * 100 >= score.lines * 99, "{score:?}");
@@ -101,7 +101,7 @@ fn other_wordings_of_the_same_conditions_are_judged_alike() {
 }
 
 #[test]
-fn a_failure_is_explained_in_words() {
+fn explain_prints_verdict_as_text() {
     let ran = Outlast::new().run(&[
         "explain",
         "--provider",
@@ -128,7 +128,7 @@ fn a_failure_is_explained_in_words() {
 }
 
 #[test]
-fn a_failure_is_explained_as_json() {
+fn explain_prints_verdict_as_json() {
     let ran = Outlast::new().run(&[
         "explain",
         "--json",
@@ -141,7 +141,7 @@ fn a_failure_is_explained_as_json() {
 }
 
 #[test]
-fn a_line_that_cannot_be_read_gets_its_number_and_the_rest_goes_on() {
+fn invalid_line_is_reported_with_number_and_skipped() {
     let input = "{\"id\":\"a\",\"status\":529}\nnot json\n\n{\"id\":\"b\",\"status\":\"many\"}\n{\"id\":\"c\",\"now\":\"noon\"}\n\
                  {\"id\":\"d\",\"transport\":\"thrown\",\"body\":\"read ECONNRESET\"}";
     let ran = explain_stdin(input);
@@ -173,7 +173,7 @@ fn a_line_that_cannot_be_read_gets_its_number_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_one_error_and_hides_nothing() {
+fn overlong_line_is_one_error_and_next_line_is_read() {
     let long = " ".repeat(4 << 20) + "{\"id\":\"injected\",\"status\":529}";
     let ran = explain_stdin(&format!("{long}\n{{\"id\":\"after\",\"status\":529}}\n"));
     let answers = lines(&ran.stdout);
@@ -185,7 +185,7 @@ fn a_line_that_is_too_long_is_one_error_and_hides_nothing() {
 }
 
 #[test]
-fn a_key_in_a_line_that_cannot_be_read_is_not_repeated() {
+fn key_in_invalid_line_is_not_echoed() {
     let ran = explain_stdin("{\"status\":\"sk-test-0123456789abcdef0123\"}");
     assert!(!ran.stdout.contains("0123456789abcdef"), "{}", ran.stdout);
 }

@@ -59,7 +59,7 @@ fn the_sessions_of_an_earlier_version_are_exported() {
 }
 
 #[test]
-fn a_wait_of_an_earlier_version_is_carried_on() {
+fn wait_of_earlier_version_is_resumed() {
     let outlast = home();
     let (finished, before) = (export(&outlast, FINISHED), export(&outlast, UNFINISHED));
     let ran = outlast.run(&["resume"]);
@@ -90,7 +90,7 @@ fn a_wait_of_an_earlier_version_is_carried_on() {
 }
 
 #[test]
-fn a_session_of_an_earlier_version_goes_on() {
+fn session_of_earlier_version_accepts_new_prompt() {
     let outlast = home();
     let ran = outlast.run(&["-p", "And now?", "--session", FINISHED, "--model", "ok"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -102,7 +102,7 @@ fn a_session_of_an_earlier_version_goes_on() {
 }
 
 #[test]
-fn models_that_were_left_and_answers_that_were_none_are_shown() {
+fn model_switches_and_invalid_completions_are_shown() {
     let outlast = home_of("sessions-2.db");
     insta::assert_snapshot!(well(outlast.run(&["sessions", "list"])));
     insta::assert_snapshot!(well(outlast.run(&["sessions", "show", SWITCHED])));
@@ -110,7 +110,7 @@ fn models_that_were_left_and_answers_that_were_none_are_shown() {
 }
 
 #[test]
-fn a_beginning_that_an_earlier_version_kept_is_gone_on_with() {
+fn partial_completion_of_earlier_version_is_resumed() {
     let outlast = home_of("sessions-2.db");
     let ran = outlast.run(&["resume"]);
     let answer =
@@ -128,7 +128,7 @@ fn a_beginning_that_an_earlier_version_kept_is_gone_on_with() {
 }
 
 #[test]
-fn messages_that_waited_and_notes_are_shown() {
+fn queued_messages_and_notes_are_shown() {
     let outlast = home_of("sessions-3.db");
     insta::assert_snapshot!(well(outlast.run(&["sessions", "list"])));
     insta::assert_snapshot!(well(outlast.run(&["sessions", "show", QUEUED])));
@@ -136,7 +136,7 @@ fn messages_that_waited_and_notes_are_shown() {
 }
 
 #[test]
-fn a_message_that_waited_in_an_earlier_version_is_said() {
+fn queued_messages_of_earlier_version_are_delivered() {
     let outlast = home_of("sessions-3.db");
     let before = export(&outlast, WAITING);
     let ran = outlast.run(&["resume"]);

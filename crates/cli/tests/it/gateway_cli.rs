@@ -118,7 +118,7 @@ fn run(outlast: &Outlast, program: &[&str]) -> CommandResult {
 // --- serving ---
 
 #[test]
-fn it_says_where_it_is_serves_and_ends_well() {
+fn gateway_publishes_address_serves_and_stops_cleanly() {
     let outlast = Outlast::new();
     let gateway = Gateway::start(&outlast, &["--upstream", "mock:overloaded:2"]);
     let port = gateway.address.split_once(':').unwrap().1.to_owned();
@@ -140,7 +140,7 @@ fn it_says_where_it_is_serves_and_ends_well() {
 }
 
 #[test]
-fn its_log_is_json_or_nothing_where_that_is_wanted() {
+fn gateway_log_can_be_json_or_off() {
     let outlast = Outlast::new();
     for (form, lines) in [("json", true), ("off", false)] {
         let gateway = Gateway::start(&outlast, &["--upstream", "mock:ok", "--log", form]);
@@ -157,7 +157,7 @@ fn its_log_is_json_or_nothing_where_that_is_wanted() {
 }
 
 #[test]
-fn what_is_wrong_is_said_before_it_serves() {
+fn gateway_refuses_to_start_with_invalid_settings() {
     let outlast = Outlast::new();
     let table = [
         (
@@ -202,7 +202,7 @@ fn what_is_wrong_is_said_before_it_serves() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_said() {
+fn gateway_reports_address_in_use() {
     let outlast = Outlast::new();
     let gateway = Gateway::start(&outlast, &["--upstream", "mock:ok"]);
     let ran = outlast.run(&["gateway", "--listen", &gateway.address]);
@@ -216,7 +216,7 @@ fn an_address_that_is_taken_is_said() {
 }
 
 #[test]
-fn a_project_that_is_not_trusted_sends_nothing_elsewhere() {
+fn untrusted_project_cannot_set_gateway_upstream() {
     let outlast = Outlast::new();
     outlast.write(
         "outlast.toml",
@@ -234,7 +234,7 @@ fn a_project_that_is_not_trusted_sends_nothing_elsewhere() {
 // --- reloading settings ---
 
 #[test]
-fn settings_are_read_again_when_their_file_changes_or_it_is_told_to() {
+fn gateway_reloads_settings_on_file_change_or_sighup() {
     let outlast = Outlast::new();
     let upstream =
         |script: &str| format!("[gateway]\nupstream = \"mock:{script}\"\npolicy = \"none\"\n");
@@ -259,7 +259,7 @@ fn settings_are_read_again_when_their_file_changes_or_it_is_told_to() {
 }
 
 #[test]
-fn settings_that_are_wrong_are_said_and_change_nothing() {
+fn invalid_settings_on_reload_are_reported_and_ignored() {
     let outlast = Outlast::new();
     let mut gateway = Gateway::start(&outlast, &["--upstream", "mock:ok"]);
     outlast.write(SETTINGS, "[gateway]\nzebra = 1\n");
@@ -275,7 +275,7 @@ fn settings_that_are_wrong_are_said_and_change_nothing() {
 // --- an agent and a gateway together ---
 
 #[test]
-fn a_program_finds_the_gateway_in_its_environment() {
+fn gateway_run_sets_base_urls_in_environment() {
     let outlast = Outlast::new();
     let script = "echo \"$ANTHROPIC_BASE_URL $OPENAI_BASE_URL $OPENAI_API_BASE\"";
     let ran = run(&outlast, &["sh", "-c", script]);
@@ -287,7 +287,7 @@ fn a_program_finds_the_gateway_in_its_environment() {
 }
 
 #[test]
-fn it_ends_as_its_program_does() {
+fn gateway_run_returns_exit_code_of_program() {
     let outlast = Outlast::new();
     assert_eq!(run(&outlast, &["sh", "-c", "exit 7"]).code, 7);
     assert_eq!(run(&outlast, &["sh", "-c", "kill -KILL $$"]).code, 137);
@@ -305,7 +305,7 @@ fn it_ends_as_its_program_does() {
 }
 
 #[test]
-fn signals_are_the_programs_business() {
+fn gateway_run_forwards_signals_to_program() {
     let outlast = Outlast::new();
     let script = "trap 'exit 9' INT TERM HUP; echo ready; while :; do sleep 0.05; done";
     for signal in ["-INT", "-TERM", "-HUP"] {
@@ -334,7 +334,7 @@ fn signals_are_the_programs_business() {
 }
 
 #[test]
-fn each_agent_is_started_in_its_own_way() {
+fn gateway_run_configures_each_known_agent() {
     let outlast = Outlast::new();
     let show = "#!/bin/sh\nfor word; do echo \"$word\"; done\nenv | grep -E '^(ANTHROPIC|CLAUDE|OPENAI|OPENCODE|API)_' | sort\n";
     let show = format!("{show}case \"$1\" in -e) cat \"$2\";; esac\n");
@@ -373,7 +373,7 @@ fn without_ports(text: &str) -> String {
 // --- client settings ---
 
 #[test]
-fn what_to_set_is_for_the_gateway_that_runs() {
+fn gateway_env_prints_address_of_running_gateway() {
     let outlast = Outlast::new();
     let env = |arguments: &[&str]| {
         outlast
@@ -399,7 +399,7 @@ fn what_to_set_is_for_the_gateway_that_runs() {
 // --- held requests ---
 
 #[test]
-fn where_nothing_runs_that_is_said() {
+fn gateway_commands_report_no_running_gateway() {
     let outlast = Outlast::new();
     for arguments in [&["status"][..], &["retry-now"], &["cancel", "x"]] {
         let ran = outlast.run(&[&["gateway"], arguments].concat());
@@ -412,7 +412,7 @@ fn where_nothing_runs_that_is_said() {
 }
 
 #[test]
-fn what_waits_is_seen_and_tries_again_when_it_is_told_to() {
+fn status_shows_held_request_and_retry_now_retries_it() {
     let outlast = Outlast {
         scale: "1",
         ..Outlast::new()
@@ -450,7 +450,7 @@ fn what_waits_is_seen_and_tries_again_when_it_is_told_to() {
 }
 
 #[test]
-fn what_waits_can_be_cancelled() {
+fn gateway_cancel_ends_held_request() {
     let outlast = Outlast {
         scale: "1",
         ..Outlast::new()
@@ -480,7 +480,7 @@ fn what_waits_can_be_cancelled() {
 }
 
 #[test]
-fn several_gateways_are_seen_together() {
+fn status_lists_all_gateways_or_one_by_port() {
     let outlast = Outlast::new();
     let one = Gateway::start(&outlast, &["--upstream", "mock:ok"]);
     let other = Gateway::start(&outlast, &["--upstream", "mock:ok"]);

@@ -33,7 +33,7 @@ fn printed(outlast: &Outlast, arguments: &[&str]) -> (String, String, String) {
 }
 
 #[test]
-fn a_browser_finds_the_page_and_the_page_what_happened() {
+fn gateway_page_serves_html_and_request_log() {
     let outlast = Outlast::new();
     let gateway = Gateway::start(&outlast, &["--upstream", "mock:overloaded:2"]);
     let mut answer = String::new();
@@ -80,7 +80,7 @@ fn a_browser_finds_the_page_and_the_page_what_happened() {
 }
 
 #[test]
-fn of_several_gateways_one_is_named() {
+fn gateway_page_needs_port_among_several_gateways() {
     let outlast = Outlast::new();
     let one = Gateway::start(&outlast, &["--upstream", "mock:ok"]);
     let other = Gateway::start(&outlast, &["--upstream", "mock:ok"]);

@@ -35,7 +35,7 @@ fn kinds(lines: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_prompt_that_is_retried_runs_them_in_order() {
+fn retried_prompt_runs_hooks_in_order() {
     let outlast = Outlast::new();
     outlast.write("home/outlast.toml", hook("cat >> lines; echo noise"));
     let ran = outlast.run(&["-p", "hi", "--model", "overloaded:2"]);
@@ -63,7 +63,7 @@ fn a_prompt_that_is_retried_runs_them_in_order() {
 }
 
 #[test]
-fn the_events_of_json_are_not_mixed_with_what_a_hook_prints() {
+fn hook_output_does_not_mix_with_json_events() {
     let outlast = Outlast::new();
     outlast.write("home/outlast.toml", hook("echo noise; echo quiet >&2"));
     let ran = outlast.run(&["-p", "hi", "--model", "overloaded:1", "--json"]);
@@ -72,7 +72,7 @@ fn the_events_of_json_are_not_mixed_with_what_a_hook_prints() {
 }
 
 #[test]
-fn tools_are_told_of_and_no_hook_finds_a_key() {
+fn hooks_receive_tool_calls_but_no_api_keys() {
     let outlast = Outlast::new();
     let settings =
         hook("cat >> lines; env >> variables") + "[providers.openai]\napi_key_env = \"MINE\"\n";
@@ -108,7 +108,7 @@ fn tools_are_told_of_and_no_hook_finds_a_key() {
 }
 
 #[test]
-fn a_hook_that_fails_or_hangs_changes_nothing_but_a_line_on_stderr() {
+fn failing_or_hanging_hook_only_warns() {
     let outlast = Outlast::new();
     let settings = "[[hooks]]\non = [\"turn_end\"]\ncommand = \"echo no such thing >&2; exit 3\"\n\
                     [[hooks]]\non = [\"auto_retry_start\"]\ncommand = \"sleep 600\"\ntimeout = \"200ms\"\n";
@@ -167,7 +167,7 @@ fn run_with_recording_hook(signal: &str) -> (Outlast, CommandResult) {
 }
 
 #[test]
-fn a_signal_is_told_and_resuming_runs_them_again() {
+fn hooks_run_on_signal_with_reason_and_on_resume() {
     let table = [
         ("-INT", 130, "interrupted"),
         ("-TERM", 143, "terminated"),
@@ -200,7 +200,7 @@ fn a_signal_is_told_and_resuming_runs_them_again() {
 }
 
 #[test]
-fn after_a_signal_a_hook_that_hangs_is_not_waited_for_and_is_gone() {
+fn hanging_hook_is_killed_after_signal() {
     let outlast = Outlast {
         scale: "1",
         ..Outlast::new()
@@ -224,7 +224,7 @@ fn after_a_signal_a_hook_that_hangs_is_not_waited_for_and_is_gone() {
 }
 
 #[test]
-fn compacting_by_hand_runs_them() {
+fn manual_compaction_runs_hooks() {
     let outlast = Outlast::new();
     outlast.write("home/outlast.toml", hook("cat >> lines"));
     written::long_session(&outlast, ID, "ok:agent,times=always");
@@ -236,7 +236,7 @@ fn compacting_by_hand_runs_them() {
 // --- Settings ---
 
 #[test]
-fn a_project_runs_none_until_it_is_trusted_and_then_after_those_of_the_user() {
+fn project_hooks_run_only_when_trusted() {
     let outlast = Outlast::new();
     let stopped =
         |command: &str| format!("[[hooks]]\non = [\"session_stopped\"]\ncommand = \"{command}\"\n");
@@ -269,7 +269,7 @@ fn a_project_runs_none_until_it_is_trusted_and_then_after_those_of_the_user() {
 }
 
 #[test]
-fn what_is_wrong_with_them_is_said_with_its_place() {
+fn invalid_hook_settings_are_errors_with_location() {
     let outlast = Outlast::new();
     let settings = r#"[[hooks]]
 on = ["turn_ends"]

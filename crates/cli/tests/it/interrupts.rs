@@ -43,7 +43,7 @@ fn interrupted_by(signal: &str) -> CommandResult {
 }
 
 #[test]
-fn a_signal_ends_an_eight_hour_wait_at_once() {
+fn signal_ends_long_wait_at_once() {
     for (signal, code, says) in [
         ("-INT", 130, "Cancelled.\n"),
         (

@@ -69,12 +69,12 @@ fn kill_everywhere(
 }
 
 #[test]
-fn a_prompt_survives_a_kill_at_every_change_of_the_journal() {
+fn prompt_survives_kill_at_every_journal_write() {
     kill_everywhere("a prompt", |_| {}, |scene| scene.prompt());
 }
 
 #[test]
-fn a_resume_survives_a_kill_at_every_change_of_the_journal() {
+fn resume_survives_kill_at_every_journal_write() {
     // The first process dies when its prompt is in the journal, and leaves everything else to the second one.
     let first = (boundary_of_the_prompt(&Plan::all_kinds()), Moment::After);
     let begin = |scene: &mut Scene<'_>| {

@@ -117,7 +117,7 @@ fn resumed(count: usize) -> Used {
 }
 
 #[test]
-fn ten_thousand_turns_are_carried_on_with_work_in_proportion() {
+fn resume_of_ten_thousand_turns_takes_linear_work() {
     let (few, many) = (resumed(FEWER_TURNS), resumed(TURNS));
     assert!(
         (1..MAX_MEMORY).contains(&many.memory),

@@ -109,7 +109,7 @@ fn every_help_ends_with_examples() {
 }
 
 #[test]
-fn every_help_is_as_it_was_meant() {
+fn every_help_text_matches_its_snapshot() {
     let mut families: BTreeMap<String, String> = BTreeMap::new();
     for help in all() {
         let family = help.names.first().map_or("outlast", String::as_str);

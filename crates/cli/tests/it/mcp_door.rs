@@ -23,7 +23,7 @@ fn settings(outlast: &Outlast) -> String {
 
 #[cfg(not(feature = "mcp"))]
 #[test]
-fn a_server_that_is_set_and_not_built_in_is_an_error_that_names_the_remedy() {
+fn mcp_setting_without_mcp_feature_is_an_error() {
     let outlast = Outlast::new();
     outlast.write("home/outlast.toml", settings(&outlast));
     let ran = outlast.run(&["-p", "hi", "--model", "ok"]);
@@ -38,7 +38,7 @@ fn a_server_that_is_set_and_not_built_in_is_an_error_that_names_the_remedy() {
 }
 
 #[test]
-fn a_project_that_is_not_trusted_starts_no_server() {
+fn untrusted_project_starts_no_mcp_server() {
     let outlast = Outlast::new();
     outlast.write("outlast.toml", settings(&outlast));
     let ran = outlast.run(&["-p", "hi", "--model", "ok", "--allow", "mcp"]);
@@ -53,7 +53,7 @@ fn a_project_that_is_not_trusted_starts_no_server() {
 }
 
 #[test]
-fn what_is_wrong_with_a_server_is_said_before_anything_is_begun() {
+fn invalid_mcp_settings_are_usage_errors() {
     let table = [
         (
             "[mcp.notes]\ntimeout = 5\n",
@@ -119,7 +119,7 @@ mod built_in {
     }
 
     #[test]
-    fn a_tool_of_a_server_is_called_when_it_is_allowed_and_the_server_ends_with_the_prompt() {
+    fn allowed_mcp_tool_runs_and_server_ends_with_prompt() {
         for allow in ["mcp", "notes", "mcp__notes__echo"] {
             let outlast = outlast("");
             outlast.write("home/outlast.toml", settings(&outlast));
@@ -135,7 +135,7 @@ mod built_in {
     }
 
     #[test]
-    fn without_permission_and_without_a_person_no_server_is_even_started() {
+    fn mcp_server_is_not_started_without_permission() {
         let outlast = outlast("");
         outlast.write("home/outlast.toml", settings(&outlast));
         let ran = ask(&outlast, &["--allow", "bash"]);
@@ -150,7 +150,7 @@ mod built_in {
     }
 
     #[test]
-    fn a_server_that_does_not_start_is_said_and_the_prompt_goes_on() {
+    fn mcp_server_that_fails_to_start_is_a_warning() {
         let outlast = outlast("[mcp.notes]\ncommand = \"/no/such/program\"\n");
         let ran = ask(&outlast, &["--allow", "mcp"]);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -167,7 +167,7 @@ mod built_in {
 
 #[cfg(feature = "mcp")]
 #[test]
-fn a_server_that_takes_its_time_is_said_to_be_waited_for() {
+fn slow_mcp_server_start_is_reported() {
     let outlast = Outlast::new();
     let script = "sleep 3; echo 'no database' >&2";
     let settings = format!("[mcp.slow]\ncommand = \"sh -c \\\"{script}\\\"\"\n");

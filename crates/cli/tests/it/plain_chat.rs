@@ -11,7 +11,7 @@ fn chat(arguments: &[&str], lines: &str) -> String {
 }
 
 #[test]
-fn every_message_and_answer_is_written_once_in_every_session() {
+fn plain_chat_prints_each_message_and_completion_once() {
     let written = chat(
         &["--model", "ok"],
         "first\n/retry\nsecond\n/new\nthird\nfourth\n",
@@ -30,14 +30,14 @@ fn every_message_and_answer_is_written_once_in_every_session() {
 }
 
 #[test]
-fn an_answer_that_broke_off_is_told_once_and_then_comes_whole() {
+fn cut_completion_is_reported_once_then_printed_in_full() {
     let written = chat(&["--model", "drop-after:5"], "hello\n");
     assert_eq!(written.matches("broke off").count(), 1, "{written}");
     assert_eq!(written.matches("Hello from the").count(), 1, "{written}");
 }
 
 #[test]
-fn after_a_call_that_broke_off_all_else_is_written() {
+fn later_messages_are_printed_after_cut_tool_call() {
     let script = [
         "--model",
         "drop-after:12,of=tools",

@@ -22,7 +22,7 @@ fn a_policy_shows_every_delay_and_when_it_gives_up() {
 }
 
 #[test]
-fn the_numbers_are_the_documented_ones() {
+fn policy_delays_match_documentation() {
     let json = |name: &str| {
         serde_json::from_str::<Value>(&show(&["policy", "show", name, "--json"])).unwrap()
     };
@@ -50,7 +50,7 @@ fn the_numbers_are_the_documented_ones() {
 }
 
 #[test]
-fn a_plot_is_a_picture_with_one_bar_for_each_retry() {
+fn policy_plot_has_one_bar_per_retry() {
     let outlast = Outlast::new();
     for (name, bars) in [("overnight", 21), ("session", 3), ("none", 0)] {
         let ran = outlast.run(&["policy", "show", name, "--plot", "plot.svg"]);
@@ -62,7 +62,7 @@ fn a_plot_is_a_picture_with_one_bar_for_each_retry() {
 }
 
 #[test]
-fn a_plot_that_cannot_be_written_says_where() {
+fn unwritable_plot_path_is_an_error_with_path() {
     let ran = Outlast::new().run(&[
         "policy",
         "show",

@@ -176,7 +176,7 @@ fn play_all(scene: &mut Scene<'_>, recording: &Recording) {
 }
 
 #[test]
-fn a_prompt_survives_a_loss_of_power_before_every_sync() {
+fn prompt_survives_power_loss_before_every_sync() {
     let (mock, plan) = (server(), Plan::all_kinds());
     let mut scene = Scene::new(&mock, &plan);
     let recording = Recording::of(&mut scene, |scene| scene.prompt());
@@ -184,7 +184,7 @@ fn a_prompt_survives_a_loss_of_power_before_every_sync() {
 }
 
 #[test]
-fn a_resume_survives_a_loss_of_power_before_every_sync() {
+fn resume_survives_power_loss_before_every_sync() {
     let (mock, plan) = (server(), Plan::all_kinds());
     let first = (boundary_of_the_prompt(&plan), Moment::After);
     let mut scene = Scene::new(&mock, &plan);

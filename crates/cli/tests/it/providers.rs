@@ -166,22 +166,22 @@ fn outcomes(dialect: &str, delivery: &[&str]) -> String {
 }
 
 #[test]
-fn every_fault_ends_well_or_is_named_anthropic() {
+fn every_anthropic_fault_recovers_or_is_reported() {
     insta::assert_snapshot!(outcomes("anthropic", &[]));
 }
 
 #[test]
-fn every_fault_ends_well_or_is_named_openai() {
+fn every_openai_fault_recovers_or_is_reported() {
     insta::assert_snapshot!(outcomes("openai", &[]));
 }
 
 #[test]
-fn every_fault_ends_well_or_is_named_openai_responses() {
+fn every_openai_responses_fault_recovers_or_is_reported() {
     insta::assert_snapshot!(outcomes("openai-responses", &[]));
 }
 
 #[test]
-fn every_fault_ends_well_or_is_named_unstreamed() {
+fn every_non_streamed_fault_recovers_or_is_reported() {
     insta::assert_snapshot!(outcomes("anthropic", &["--no-stream"]));
 }
 
@@ -205,7 +205,7 @@ fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
 }
 
 #[test]
-fn every_form_in_which_a_wait_is_stated_is_honoured() {
+fn retry_after_is_honoured_in_every_form() {
     const FORMS: [&str; 8] = [
         "seconds", "ms", "date", "reset", "epoch", "rfc3339", "body", "text",
     ];
@@ -245,7 +245,7 @@ fn every_form_in_which_a_wait_is_stated_is_honoured() {
 }
 
 #[test]
-fn reasoning_calls_and_usage_arrive_as_events() {
+fn reasoning_tool_calls_and_usage_become_events() {
     for dialect in DIALECTS {
         // With a scaled clock, the wait for events after the end of a completion would be three milliseconds.
         let mock = MockServer::start_in(Outlast::in_real_time());
@@ -280,7 +280,7 @@ fn reasoning_calls_and_usage_arrive_as_events() {
 }
 
 #[test]
-fn a_picture_goes_along() {
+fn image_is_sent_with_prompt() {
     let mock = MockServer::start();
     let file = mock.outlast.folder.path().join("dot.jpg");
     std::fs::write(&file, b"\x89PNG\r\n\x1a\nand so on").unwrap();
@@ -326,7 +326,7 @@ fn each_attempt_is_one_request() {
 }
 
 #[test]
-fn a_key_is_seen_nowhere_but_by_the_provider() {
+fn keys_and_headers_reach_only_the_provider() {
     const HEADER: &str = "planted-header-2d8e4f6a";
     let mock = MockServer::start();
     let settings = format!(
@@ -384,7 +384,7 @@ fn files_with(folder: &Path, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_limit_can_be_set_for_one_model_and_switched_off() {
+fn timeout_can_be_disabled_for_one_model() {
     let mock = MockServer::start();
     std::fs::create_dir_all(mock.outlast.home()).unwrap();
     let settings = "[timeouts]\nheaders = \"10s\"\n[models.\"hold:60\".timeouts]\nheaders = 0\n";
@@ -400,7 +400,7 @@ fn a_limit_can_be_set_for_one_model_and_switched_off() {
 }
 
 #[test]
-fn what_is_missing_is_named_with_its_remedy() {
+fn incomplete_provider_options_are_errors_with_hint() {
     let outlast = crate::support::Outlast::new();
     let table = [
         (
@@ -445,7 +445,7 @@ fn what_is_missing_is_named_with_its_remedy() {
 }
 
 #[test]
-fn an_answer_cut_anywhere_is_printed_whole_or_not_at_all() {
+fn cut_response_prints_full_completion_or_nothing() {
     const STEP: usize = 157;
     let whole =
         "Hello from the scripted provider: no network, no key, no cost. You said: Say hello\n";
@@ -478,7 +478,7 @@ fn an_answer_cut_anywhere_is_printed_whole_or_not_at_all() {
 }
 
 #[test]
-fn ten_at_once_are_all_answered() {
+fn ten_concurrent_prompts_all_complete() {
     let mock = MockServer::start();
     let arguments = ["--model", "flaky:0.5,seed=3", "--policy", "overnight"];
     let start = |_| {
@@ -493,7 +493,7 @@ fn ten_at_once_are_all_answered() {
 }
 
 #[test]
-fn one_server_has_a_script_for_each_model() {
+fn mock_server_plays_script_of_each_model() {
     let scripts = ["--script", "big=error:400", "--script", "small=ok:escapes"];
     let mock = MockServer::start_with(Outlast::new(), &scripts);
     let big = mock.ask("anthropic", &["--model", "big"]);

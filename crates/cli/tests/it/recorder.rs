@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_is_what_the_files_hold_and_what_was_said() {
+    fn recording_replays_to_final_files_and_stdout() {
         let (mock, home) = (MockServer::start(), TempDir::new().unwrap());
         // The second prompt reads the state that the first one left.
         for round in ["first", "second"] {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_is_killed_at_any_of_its_writes() {
+    fn command_is_killed_before_or_after_chosen_call() {
         let mock = MockServer::start();
         let recorder = Recorder::new(Counted::Everything);
         let home = TempDir::new().unwrap();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn syncs_of_chosen_files_are_counted_and_after_each_the_power_may_fail() {
+    fn chosen_syncs_are_counted_and_prompt_survives_power_loss() {
         let (mock, home) = (MockServer::start(), TempDir::new().unwrap());
         let recorder = Recorder::new(Counted::Syncs("outlast.db-wal,outlast.db"));
         let ran = CommandResult::of(recorder.record(&mut prompt(&mock, home.path())));
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn other_programs_are_left_alone() {
+    fn other_programs_are_neither_recorded_nor_killed() {
         let (recorder, home) = (Recorder::new(Counted::Everything), TempDir::new().unwrap());
         let mut shell = Command::new("sh");
         shell

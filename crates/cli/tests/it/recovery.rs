@@ -61,7 +61,7 @@ fn steady(text: &str) -> String {
 // --- Fallback models ---
 
 #[test]
-fn a_chain_is_asked_in_order_and_each_change_is_said() {
+fn fallbacks_are_tried_in_order_and_switches_reported() {
     let outlast = Outlast {
         // At a faster clock, seconds would pass before a line is printed.
         scale: "60",
@@ -93,7 +93,7 @@ fn a_chain_is_asked_in_order_and_each_change_is_said() {
 }
 
 #[test]
-fn a_model_that_was_left_is_not_asked_again_before_its_time_unless_it_is_chosen() {
+fn model_in_cooldown_is_skipped_unless_chosen() {
     let outlast = Outlast {
         // At a faster clock, minutes would pass between two commands.
         scale: "10",
@@ -137,7 +137,7 @@ fn a_model_that_was_left_is_not_asked_again_before_its_time_unless_it_is_chosen(
 }
 
 #[test]
-fn the_first_model_is_asked_again_when_its_time_has_come() {
+fn first_model_is_used_again_after_cooldown() {
     let outlast = Outlast::new();
     outlast.write(
         USER,
@@ -154,7 +154,7 @@ fn the_first_model_is_asked_again_when_its_time_has_come() {
 }
 
 #[test]
-fn a_fallback_at_another_provider_is_reached_by_its_own_address_and_key() {
+fn fallback_provider_uses_its_own_base_url_and_key() {
     let (mock, other) = (MockServer::start(), MockServer::start());
     let asked = |mock: &MockServer| -> Vec<String> {
         let log: Value = serde_json::from_str(&mock.requests()).unwrap();
@@ -183,7 +183,7 @@ fn a_fallback_at_another_provider_is_reached_by_its_own_address_and_key() {
 }
 
 #[test]
-fn a_fallback_that_cannot_be_reached_is_named_before_anything_is_asked() {
+fn unusable_fallback_is_an_error_before_any_request() {
     let outlast = Outlast::new();
     let table = [
         (
@@ -206,7 +206,7 @@ fn a_fallback_that_cannot_be_reached_is_named_before_anything_is_asked() {
 }
 
 #[test]
-fn a_project_redirects_no_conversation_until_it_is_trusted() {
+fn untrusted_project_fallbacks_are_ignored_with_warning() {
     let outlast = Outlast::new();
     let project = "model = \"error:401,times=always\"\nfallback.models = [\"ok\"]\ncompaction.model = \"ok\"\n\
                    [models.\"overloaded:9\"]\nfallback = [\"ok\"]\ncontext_window = 9000\n";
@@ -228,7 +228,7 @@ fn a_project_redirects_no_conversation_until_it_is_trusted() {
 }
 
 #[test]
-fn another_model_is_asked_only_for_what_is_set() {
+fn fallback_happens_only_for_configured_failures() {
     let outlast = Outlast::new();
     let chain = ["--model", "ok:refusal,times=always", "--fallback", "ok"];
     let ran = ask(&outlast, &chain);
@@ -244,7 +244,7 @@ fn another_model_is_asked_only_for_what_is_set() {
 // --- Truncated completions ---
 
 #[test]
-fn an_answer_that_broke_off_comes_out_once() {
+fn truncated_completion_is_never_printed_twice() {
     let table: [(&str, i32, &[&str]); 3] = [
         ("retract", 0, &["retracted", "billed_twice"]),
         ("continue", 0, &["seam", "billed_twice"]),
@@ -273,7 +273,7 @@ fn an_answer_that_broke_off_comes_out_once() {
 }
 
 #[test]
-fn what_is_done_about_an_answer_that_broke_off_is_said() {
+fn truncated_completion_handling_is_reported_on_stderr() {
     let said = |what| {
         let arguments = ["--model", "drop-after:5", "--after-content", what];
         steady(&ask(&Outlast::new(), &arguments).stderr)
@@ -296,7 +296,7 @@ fn what_is_done_about_an_answer_that_broke_off_is_said() {
 // --- Invalid completions ---
 
 #[test]
-fn a_model_is_told_that_its_answer_is_none_unless_that_is_switched_off() {
+fn invalid_completion_is_corrected_unless_disabled() {
     let outlast = Outlast::new();
     let arguments = ["--model", "ok:announced"];
     let ran = ask(&outlast, &arguments);
@@ -312,7 +312,7 @@ fn a_model_is_told_that_its_answer_is_none_unless_that_is_switched_off() {
 }
 
 #[test]
-fn a_refusal_fails_and_an_answer_at_the_output_limit_warns_once() {
+fn refusal_fails_and_output_limit_warns_once() {
     let refused = ask(&Outlast::new(), &["--model", "ok:refusal"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (1, ""));
     assert_eq!(refused.stderr.lines().count(), 1, "{}", refused.stderr);
@@ -328,7 +328,7 @@ fn a_refusal_fails_and_an_answer_at_the_output_limit_warns_once() {
 // --- Compaction ---
 
 #[test]
-fn a_conversation_is_made_smaller_by_hand() {
+fn manual_compaction_shrinks_conversation() {
     for arguments in [
         &["-p", "/compact the parser", "--session", ID][..],
         &["-p", "/compact", "--continue"],
@@ -366,7 +366,7 @@ fn a_conversation_is_made_smaller_by_hand() {
 }
 
 #[test]
-fn the_events_of_a_compaction_are_lines_of_json() {
+fn compaction_with_json_prints_its_events() {
     let outlast = Outlast::new();
     written::long_session(&outlast, ID, "ok:agent,times=always");
     let ran = outlast.run(&["-p", "/compact", "--continue", "--json"]);
@@ -382,7 +382,7 @@ fn the_events_of_a_compaction_are_lines_of_json() {
 }
 
 #[test]
-fn a_conversation_that_cannot_be_made_smaller_is_as_it_was() {
+fn failed_compaction_leaves_conversation_unchanged() {
     let outlast = Outlast::new();
     let none = outlast.run(&["sessions", "compact", ID]);
     assert_eq!(
@@ -420,7 +420,7 @@ fn a_conversation_that_cannot_be_made_smaller_is_as_it_was() {
 
 #[cfg(unix)]
 #[test]
-fn a_compaction_that_is_cancelled_has_changed_nothing() {
+fn cancelled_compaction_leaves_conversation_unchanged() {
     let outlast = Outlast {
         scale: "1",
         ..Outlast::new()
@@ -452,7 +452,7 @@ fn a_compaction_that_is_cancelled_has_changed_nothing() {
 }
 
 #[test]
-fn a_turn_that_is_not_finished_is_resumed_before_its_conversation_is_made_smaller() {
+fn compaction_is_refused_while_turn_is_unfinished() {
     let outlast = Outlast::new();
     let turn = vec![prompt("What?", typed("ok"))];
     written::session(&outlast, ID, &[turn], LeftAs::Abandoned);
@@ -472,7 +472,7 @@ fn a_turn_that_is_not_finished_is_resumed_before_its_conversation_is_made_smalle
 }
 
 #[test]
-fn a_conversation_that_does_not_fit_is_made_smaller_unless_that_is_switched_off() {
+fn overflow_triggers_compaction_unless_disabled() {
     let outlast = Outlast::new();
     written::long_session(&outlast, ID, "window:6000,of=agent");
     let ran = ask(&outlast, &["--session", ID]);
@@ -502,7 +502,7 @@ fn a_conversation_that_does_not_fit_is_made_smaller_unless_that_is_switched_off(
 }
 
 #[test]
-fn a_window_that_is_set_is_heeded_before_it_is_met() {
+fn configured_window_triggers_compaction_before_overflow() {
     let outlast = Outlast::new();
     let model = "window:12000,of=agent";
     outlast.write(

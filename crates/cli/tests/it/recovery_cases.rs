@@ -80,7 +80,7 @@ fn named(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn every_case_of_recovery_stands_in_the_table_once() {
+fn every_recovery_case_is_listed_once() {
     let page = fs::read_to_string(repository().join("docs/recovery.md")).unwrap();
     let mut times: BTreeMap<String, u32> = BTreeMap::new();
     for (letter, first, last) in GROUPS {
@@ -95,7 +95,7 @@ fn every_case_of_recovery_stands_in_the_table_once() {
 }
 
 #[test]
-fn every_case_of_recovery_has_a_test_that_exists_or_says_why_not() {
+fn every_recovery_case_names_existing_test_or_reason() {
     let page = fs::read_to_string(repository().join("docs/recovery.md")).unwrap();
     let tests = tests();
     let unknown: Vec<&str> = named(&page).filter(|name| !tests.contains(*name)).collect();

@@ -29,7 +29,7 @@ fn only_error(ran: &CommandResult) -> &str {
 }
 
 #[test]
-fn a_prompt_that_no_compaction_makes_fit_costs_few_requests_and_one_error() {
+fn prompt_too_long_to_compact_fails_with_one_error() {
     let long = "The first half of the work is done. ".repeat(400);
     let turn = |text: &str| {
         let options = typed("window:300,of=agent");
@@ -63,7 +63,7 @@ fn a_prompt_that_no_compaction_makes_fit_costs_few_requests_and_one_error() {
 }
 
 #[test]
-fn a_model_in_cooldown_is_not_asked_by_the_next_process() {
+fn cooldown_is_honored_by_next_process() {
     let scripts = [
         "--script",
         "a=overloaded:99",
@@ -93,7 +93,7 @@ fn a_model_in_cooldown_is_not_asked_by_the_next_process() {
 }
 
 #[test]
-fn whoever_is_asked_instead_also_summarises() {
+fn fallback_model_also_writes_summary() {
     let outlast = Outlast::new();
     let long = "The first half of the work is done. ".repeat(400);
     let turn = |text: &str| {

@@ -80,7 +80,7 @@ pub(crate) fn after_its_folder_is_gone(turns: &[Vec<Entry>], left: LeftAs) -> (O
 // --- Resumed turns ---
 
 #[test]
-fn everything_that_is_not_finished_is_carried_on_each_under_its_name() {
+fn resume_completes_each_unfinished_session_under_its_id() {
     let outlast = Outlast::new();
     written::session(&outlast, FIRST, &[begun("one", "ok")], LeftAs::Free);
     written::session(&outlast, SECOND, &[begun("two", "ok")], LeftAs::Abandoned);
@@ -99,7 +99,7 @@ fn everything_that_is_not_finished_is_carried_on_each_under_its_name() {
 }
 
 #[test]
-fn one_whose_folder_is_gone_is_named_and_does_not_hold_up_the_others() {
+fn resume_reports_missing_folder_and_resumes_the_others() {
     let (outlast, folder) = after_its_folder_is_gone(&[begun("one", "ok")], LeftAs::Free);
     written::session(&outlast, SECOND, &[begun("two", "ok")], LeftAs::Free);
     let ran = outlast.run(&["resume"]);
@@ -111,7 +111,7 @@ fn one_whose_folder_is_gone_is_named_and_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_turn_that_failed_is_tried_again_when_its_session_is_named() {
+fn failed_turn_is_retried_only_when_its_session_is_named() {
     let outlast = Outlast::new();
     let turn = vec![prompt("one", typed("ok")), failed()];
     written::session(&outlast, FIRST, &[turn], LeftAs::Free);
@@ -130,7 +130,7 @@ fn a_turn_that_failed_is_tried_again_when_its_session_is_named() {
 }
 
 #[test]
-fn two_at_once_carry_each_turn_on_once() {
+fn concurrent_resumes_run_each_turn_once() {
     let mock = MockServer::start();
     let outlast = &mock.outlast;
     let ids: Vec<String> = (1..=8)
@@ -165,7 +165,7 @@ fn two_at_once_carry_each_turn_on_once() {
 // --- Sessions left alone ---
 
 #[test]
-fn a_session_of_a_living_process_is_left_alone() {
+fn session_in_use_is_neither_resumed_nor_deleted() {
     let mock = MockServer::start_in(in_real_time());
     let outlast = &mock.outlast;
     let mut living = mock.command("openai", &["--model", "hold:86400"]);
@@ -207,7 +207,7 @@ fn a_session_of_a_living_process_is_left_alone() {
 // --- Undelivered results ---
 
 #[test]
-fn an_answer_that_a_dead_process_did_not_say_is_said_once() {
+fn undelivered_completion_is_printed_once_by_resume() {
     let outlast = Outlast::new();
     let turn = vec![
         prompt("one", typed("error:400")),
@@ -228,7 +228,7 @@ fn an_answer_that_a_dead_process_did_not_say_is_said_once() {
 }
 
 #[test]
-fn an_answer_is_said_though_folder_and_key_are_gone() {
+fn undelivered_completion_needs_neither_folder_nor_key() {
     let typed = serde_json::json!({"settings": {"provider": "anthropic", "model": "m"}});
     let turn = vec![prompt("one", typed), answer("Forty-two."), completed()];
     let (outlast, _) = after_its_folder_is_gone(&[turn], LeftAs::Abandoned);
@@ -242,7 +242,7 @@ fn an_answer_is_said_though_folder_and_key_are_gone() {
 }
 
 #[test]
-fn a_failure_that_a_dead_process_did_not_say_is_not_passed_off_as_an_answer() {
+fn undelivered_failure_is_reported_as_error() {
     let turn = || vec![prompt("one", typed("ok")), answer("Half a"), failed()];
     let outlast = Outlast::new();
     written::session(&outlast, FIRST, &[turn()], LeftAs::Abandoned);
@@ -266,7 +266,7 @@ fn a_failure_that_a_dead_process_did_not_say_is_not_passed_off_as_an_answer() {
 }
 
 #[test]
-fn a_session_in_which_nothing_was_asked_yet_is_nothing_to_resume() {
+fn empty_session_is_not_resumed() {
     let outlast = Outlast::new();
     written::session(&outlast, FIRST, &[], LeftAs::Abandoned);
     assert_eq!(session_states(&outlast)[0].1, "empty");
@@ -278,7 +278,7 @@ fn a_session_in_which_nothing_was_asked_yet_is_nothing_to_resume() {
 // --- Signals ---
 
 #[test]
-fn a_signal_leaves_what_is_resumed_to_be_resumed() {
+fn signal_during_resume_leaves_turns_unfinished() {
     let mock = MockServer::start_in(in_real_time());
     let (outlast, url) = (&mock.outlast, mock.url());
     for id in [FIRST, SECOND] {

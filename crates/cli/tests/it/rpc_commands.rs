@@ -174,39 +174,39 @@ fn every_command_in(situation: Situation) {
 }
 
 #[test]
-fn every_command_is_answered_when_nothing_is_under_way() {
+fn every_command_gets_reply_when_idle() {
     every_command_in(Situation::Idle);
 }
 
 #[test]
-fn every_command_is_answered_while_the_provider_is_silent() {
+fn every_command_gets_reply_while_provider_is_silent() {
     every_command_in(Situation::Asking);
 }
 
 #[test]
-fn every_command_is_answered_while_an_answer_comes() {
+fn every_command_gets_reply_while_streaming() {
     every_command_in(Situation::Streaming);
 }
 
 #[test]
-fn every_command_is_answered_while_a_retry_is_waited_for() {
+fn every_command_gets_reply_during_retry_wait() {
     every_command_in(Situation::Waiting);
 }
 
 #[test]
-fn every_command_is_answered_while_the_conversation_is_made_smaller() {
+fn every_command_gets_reply_during_compaction() {
     every_command_in(Situation::Compacting);
 }
 
 #[test]
-fn every_command_is_answered_while_a_command_of_the_client_runs() {
+fn every_command_gets_reply_while_bash_runs() {
     every_command_in(Situation::Bash);
 }
 
 // --- Invalid commands ---
 
 #[test]
-fn a_field_that_is_missing_or_wrong_is_named_and_nothing_else_happens() {
+fn missing_or_invalid_field_is_named_and_changes_nothing() {
     let required = [
         ("prompt", "message"),
         ("steer", "message"),

@@ -135,7 +135,7 @@ impl Replay {
 }
 
 #[test]
-fn whatever_a_client_found_in_a_recorded_dialogue_it_finds_in_ours() {
+fn replayed_dialogue_has_every_recorded_field() {
     let outlast = in_real_time();
     // The recorded conversation was compacted; the current one must be long enough for a summary.
     let long = "The first half of the work is done. ".repeat(4000);
@@ -191,7 +191,7 @@ fn kinds(frames: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn the_frames_of_a_prompt_come_in_the_recorded_order_and_then_it_is_settled() {
+fn prompt_frames_keep_recorded_order_then_settle() {
     let recorded = recorded();
     let frames: Vec<Value> = recorded
         .iter()
@@ -211,7 +211,7 @@ fn the_frames_of_a_prompt_come_in_the_recorded_order_and_then_it_is_settled() {
 }
 
 #[test]
-fn a_field_that_is_missing_or_of_another_type_is_found_out() {
+fn comparison_detects_missing_and_mistyped_fields() {
     let wanted = json!({ "a": [{ "b": 1 }], "c": "x", "d": null, "responseId": "r" });
     let table = [
         (json!({ "a": [{ "b": 2, "more": 1 }], "c": "y", "d": 7 }), 0),

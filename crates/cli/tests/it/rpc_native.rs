@@ -25,7 +25,7 @@ fn prompt(rpc: &mut Rpc, message: &str) {
 }
 
 #[test]
-fn events_are_numbered_without_a_gap_and_have_absolute_times() {
+fn events_have_gapless_numbers_and_absolute_times() {
     let outlast = Outlast::new();
     let mut rpc = native(&outlast, "error:503,times=2+ok:text,times=always");
     prompt(&mut rpc, "one");
@@ -64,7 +64,7 @@ fn events_are_numbered_without_a_gap_and_have_absolute_times() {
 }
 
 #[test]
-fn a_snapshot_and_the_events_after_it_say_everything() {
+fn snapshot_shows_retry_and_follow_replays_later_events() {
     let outlast = with_long_waits();
     let mut rpc = native(&outlast, "error:503,times=1+ok:text,times=always");
     rpc.data(json!({ "type": "prompt", "message": "one" }));
@@ -97,7 +97,7 @@ fn a_snapshot_and_the_events_after_it_say_everything() {
 }
 
 #[test]
-fn only_what_is_wanted_is_said_and_a_completion_always() {
+fn follow_only_filters_events_but_not_settled() {
     let outlast = Outlast::new();
     let mut rpc = native(&outlast, "error:503,times=1+ok:text,times=always");
     rpc.data(json!({ "type": "follow", "only": ["retry_scheduled", "sealed"] }));
@@ -119,7 +119,7 @@ fn only_what_is_wanted_is_said_and_a_completion_always() {
 }
 
 #[test]
-fn events_that_are_not_kept_are_refused_with_the_oldest_number() {
+fn follow_from_evicted_event_fails_with_oldest_number() {
     let outlast = Outlast::new();
     let mut rpc = native(&outlast, "ok:long,times=always");
     prompt(&mut rpc, "one");
@@ -142,7 +142,7 @@ fn events_that_are_not_kept_are_refused_with_the_oldest_number() {
 }
 
 #[test]
-fn a_new_session_is_counted_from_one() {
+fn new_session_numbers_events_from_one() {
     let outlast = Outlast::new();
     let mut rpc = native(&outlast, "ok:text,times=always");
     prompt(&mut rpc, "one");
@@ -155,7 +155,7 @@ fn a_new_session_is_counted_from_one() {
 }
 
 #[test]
-fn pi_clients_have_no_snapshots_and_are_told_so() {
+fn snapshot_and_follow_are_refused_outside_native_mode() {
     let outlast = Outlast::new();
     let mut rpc = Rpc::start(&outlast, "ok");
     for name in ["snapshot", "follow"] {

@@ -47,7 +47,7 @@ fn set(rpc: &mut Rpc, name: &str, mode: &str) {
 // --- Prompts ---
 
 #[test]
-fn a_second_prompt_is_refused_until_the_first_is_over_unless_it_says_how_it_waits() {
+fn prompt_during_turn_needs_streaming_behavior() {
     let outlast = in_real_time();
     let mut rpc = busy(&outlast);
     let refused = rpc.ask(json!({ "type": "prompt", "message": "two" }));
@@ -64,7 +64,7 @@ fn a_second_prompt_is_refused_until_the_first_is_over_unless_it_says_how_it_wait
 }
 
 #[test]
-fn a_prompt_during_a_wait_has_its_turn_when_the_wait_was_given_up() {
+fn prompt_during_wait_runs_after_abort_retry() {
     let outlast = with_long_waits();
     let mut rpc = Rpc::start(&outlast, "overloaded:1+ok:text,times=always");
     rpc.prompt("one");
@@ -84,7 +84,7 @@ fn a_prompt_during_a_wait_has_its_turn_when_the_wait_was_given_up() {
 }
 
 #[test]
-fn an_abort_and_a_prompt_right_behind_it_are_one_thing() {
+fn prompt_right_after_abort_starts_its_own_turn() {
     let outlast = in_real_time();
     let mut rpc = Rpc::start(&outlast, STALLS_ONCE);
     rpc.prompt("one");
@@ -104,7 +104,7 @@ fn an_abort_and_a_prompt_right_behind_it_are_one_thing() {
 // --- Steering and follow-ups ---
 
 #[test]
-fn steering_is_said_with_the_next_call_and_a_follow_up_when_all_is_answered() {
+fn steering_joins_next_call_and_follow_up_comes_last() {
     let outlast = in_real_time();
     let mut rpc = busy(&outlast);
     send(&mut rpc, "follow_up", "and then");
@@ -145,7 +145,7 @@ fn steering_is_said_with_the_next_call_and_a_follow_up_when_all_is_answered() {
 }
 
 #[test]
-fn as_many_follow_ups_are_said_at_a_time_as_the_mode_says() {
+fn follow_up_mode_decides_how_many_are_sent_at_once() {
     for (mode, answers) in [("one-at-a-time", 2), ("all", 1)] {
         let outlast = in_real_time();
         let mut rpc = busy(&outlast);
@@ -164,7 +164,7 @@ fn as_many_follow_ups_are_said_at_a_time_as_the_mode_says() {
 }
 
 #[test]
-fn what_waits_in_an_idle_session_is_said_with_the_next_prompt() {
+fn messages_queued_while_idle_are_sent_with_next_prompt() {
     let outlast = Outlast::new();
     let mut rpc = Rpc::start(&outlast, "ok:text,times=always");
     send(&mut rpc, "steer", "s");
@@ -179,7 +179,7 @@ fn what_waits_in_an_idle_session_is_said_with_the_next_prompt() {
 }
 
 #[test]
-fn an_abort_leaves_what_waits_and_it_can_be_taken_back() {
+fn abort_keeps_queue_and_clear_queue_returns_it() {
     let outlast = in_real_time();
     let mut rpc = Rpc::start(&outlast, STALLS_ONCE);
     rpc.prompt("one");
@@ -208,7 +208,7 @@ fn an_abort_leaves_what_waits_and_it_can_be_taken_back() {
 }
 
 #[test]
-fn what_waits_survives_a_kill_and_is_said_once() {
+fn queued_message_survives_kill_and_is_sent_once() {
     let outlast = in_real_time();
     let mut rpc = Rpc::start(&outlast, STALLS_ONCE);
     rpc.prompt("one");
@@ -231,7 +231,7 @@ fn what_waits_survives_a_kill_and_is_said_once() {
 // --- Other sessions ---
 
 #[test]
-fn another_session_in_the_middle_of_a_run_ends_the_run_first() {
+fn changing_session_aborts_running_turn_first() {
     let outlast = in_real_time();
     let mut rpc = Rpc::start(&outlast, "ok");
     rpc.prompt_and_wait("one");

@@ -81,21 +81,21 @@ fn sequences(script: &str, seed: u64) {
 }
 
 #[test]
-fn whatever_comes_when_answers_come_at_once_is_answered_and_completed_once() {
+fn random_commands_complete_once_with_fast_provider() {
     sequences(SCRIPTS[0], 1);
 }
 
 #[test]
-fn whatever_comes_when_the_provider_fails_is_answered_and_completed_once() {
+fn random_commands_complete_once_with_failing_provider() {
     sequences(SCRIPTS[1], 2);
 }
 
 #[test]
-fn whatever_comes_when_the_provider_hangs_is_answered_and_completed_once() {
+fn random_commands_complete_once_with_hanging_provider() {
     sequences(SCRIPTS[2], 3);
 }
 
 #[test]
-fn whatever_comes_when_answers_take_their_time_is_answered_and_completed_once() {
+fn random_commands_complete_once_with_slow_provider() {
     sequences(SCRIPTS[3], 4);
 }

@@ -34,7 +34,7 @@ fn moment(value: &Value) -> jiff::Timestamp {
 const ERROR: &str = "The scripted provider answers with status 503.";
 
 #[test]
-fn three_retries_come_after_two_four_and_eight_seconds_and_their_end_reports_three() {
+fn failing_turn_retries_after_two_four_and_eight_seconds() {
     let outlast = Outlast::new();
     let mut rpc = Rpc::start(&outlast, DOWN);
     let settled = rpc.prompt_and_wait("hello");
@@ -59,7 +59,7 @@ fn three_retries_come_after_two_four_and_eight_seconds_and_their_end_reports_thr
 }
 
 #[test]
-fn a_retry_that_helped_ends_with_its_number_and_without_an_error() {
+fn successful_retry_ends_with_attempt_and_no_error() {
     let outlast = Outlast::new();
     let mut rpc = Rpc::start(&outlast, "error:503,times=2+ok:text,times=always");
     rpc.prompt_and_wait("hello");
@@ -71,7 +71,7 @@ fn a_retry_that_helped_ends_with_its_number_and_without_an_error() {
 }
 
 #[test]
-fn the_state_tells_of_a_retry_before_during_and_after_it() {
+fn state_shows_pending_retry_until_it_is_aborted() {
     let outlast = with_long_waits();
     let mut rpc = Rpc::start(&outlast, DOWN);
     assert_eq!(retry(&mut rpc), json!({ "enabled": true, "attempt": 0 }));
@@ -96,7 +96,7 @@ fn the_state_tells_of_a_retry_before_during_and_after_it() {
 }
 
 #[test]
-fn a_wait_that_is_cancelled_ends_the_run_with_retry_cancelled() {
+fn cancelled_wait_ends_with_retry_cancelled() {
     for (command, aborted) in [("abort_retry", false), ("abort", true)] {
         let outlast = with_long_waits();
         let mut rpc = Rpc::start(&outlast, "error:503,times=1+ok:text,times=always");
@@ -118,7 +118,7 @@ fn a_wait_that_is_cancelled_ends_the_run_with_retry_cancelled() {
 }
 
 #[test]
-fn without_a_retry_there_is_nothing_to_cancel_or_to_hurry() {
+fn abort_retry_and_retry_now_do_nothing_without_retry() {
     let outlast = Outlast::new();
     let mut rpc = Rpc::start(&outlast, "ok:text,times=always");
     for command in ["abort_retry", "retry_now"] {
@@ -136,7 +136,7 @@ fn without_a_retry_there_is_nothing_to_cancel_or_to_hurry() {
 }
 
 #[test]
-fn retries_are_switched_off_and_on_for_the_session_and_no_settings_are_written() {
+fn set_auto_retry_affects_only_its_session() {
     let outlast = Outlast::new();
     let mut rpc = Rpc::start(&outlast, DOWN);
     rpc.data(json!({ "type": "set_auto_retry", "enabled": false }));
@@ -159,7 +159,7 @@ fn retries_are_switched_off_and_on_for_the_session_and_no_settings_are_written()
 }
 
 #[test]
-fn a_wait_is_cut_short_when_somebody_wants_it_now() {
+fn retry_now_ends_wait_early() {
     let outlast = in_real_time();
     let mut rpc = Rpc::start(&outlast, "rate-limited:retry-after=250");
     rpc.prompt("hello");
@@ -175,7 +175,7 @@ fn a_wait_is_cut_short_when_somebody_wants_it_now() {
 }
 
 #[test]
-fn what_is_too_long_is_made_smaller_and_not_retried() {
+fn context_overflow_is_compacted_and_not_retried() {
     let outlast = Outlast::new();
     outlast.write("home/outlast.toml", "compaction.keep = 1000\n");
     written::long_session(&outlast, ID, "overflow");
@@ -211,7 +211,7 @@ fn with_key(mock: &MockServer, arguments: &[&str]) -> Rpc {
 }
 
 #[test]
-fn after_a_kill_in_a_wait_what_is_left_of_it_is_waited_for() {
+fn resume_after_kill_keeps_original_wake_time() {
     let mock = MockServer::start_in(with_long_waits());
     let mut rpc = with_key(&mock, &["--model", "overloaded:1"]);
     rpc.prompt("hello");
@@ -247,7 +247,7 @@ fn after_a_kill_in_a_wait_what_is_left_of_it_is_waited_for() {
 }
 
 #[test]
-fn a_wait_in_which_the_client_goes_is_left_to_be_resumed() {
+fn client_exit_during_wait_leaves_turn_resumable() {
     let mut outlast = with_long_waits();
     let mut rpc = Rpc::start(&outlast, "overloaded:1+ok:text,times=always");
     rpc.prompt("hello");
@@ -269,7 +269,7 @@ fn a_wait_in_which_the_client_goes_is_left_to_be_resumed() {
 }
 
 #[test]
-fn a_failed_turn_is_tried_again_and_says_nothing_anew() {
+fn resume_of_failed_turn_does_not_repeat_prompt() {
     let outlast = Outlast::new();
     let mut rpc = Rpc::start(&outlast, "error:503,times=4+ok:text,times=always");
     rpc.prompt_and_wait("hello");

@@ -29,7 +29,7 @@ fn users(rpc: &mut Rpc) -> Vec<String> {
 }
 
 #[test]
-fn a_prompt_in_a_session_that_was_left_has_its_turn_after_the_one_that_was_left() {
+fn prompt_in_interrupted_session_runs_after_resumed_turn() {
     let mut outlast = in_real_time();
     let id = killed_in_a_wait(&outlast, &[]);
     outlast.scale = "600";
@@ -43,7 +43,7 @@ fn a_prompt_in_a_session_that_was_left_has_its_turn_after_the_one_that_was_left(
 }
 
 #[test]
-fn an_abort_ends_what_an_earlier_process_left() {
+fn abort_settles_turn_of_earlier_process() {
     let outlast = in_real_time();
     let id = killed_in_a_wait(&outlast, &[]);
     let mut rpc = Rpc::with(&outlast, &["--session", &id]);
@@ -56,7 +56,7 @@ fn an_abort_ends_what_an_earlier_process_left() {
 }
 
 #[test]
-fn an_abort_right_behind_a_resume_ends_it() {
+fn abort_right_after_resume_settles_turn() {
     for _ in 0..5 {
         let outlast = in_real_time();
         let id = killed_in_a_wait(&outlast, &[]);
@@ -71,7 +71,7 @@ fn an_abort_right_behind_a_resume_ends_it() {
 }
 
 #[test]
-fn what_waited_when_a_process_died_is_said_by_outlast_resume() {
+fn resume_command_sends_messages_queued_before_kill() {
     let mut outlast = in_real_time();
     let waiting = [
         ("follow_up", "later"),
@@ -94,7 +94,7 @@ fn what_waited_when_a_process_died_is_said_by_outlast_resume() {
 }
 
 #[test]
-fn what_waits_without_a_turn_is_said_by_resume() {
+fn resume_without_turn_sends_queued_message() {
     let outlast = Outlast::new();
     let mut rpc = Rpc::start(&outlast, "ok:text,times=always");
     rpc.data(json!({ "type": "steer", "message": "waits" }));
@@ -107,7 +107,7 @@ fn what_waits_without_a_turn_is_said_by_resume() {
 }
 
 #[test]
-fn a_prompt_during_a_compaction_is_queued_at_once() {
+fn prompt_during_compaction_is_queued_at_once() {
     let outlast = in_real_time();
     let model = "ok:text,times=2+hold:60,times=1+ok:text,times=always";
     let mut rpc = Rpc::start(&outlast, model);
@@ -126,7 +126,7 @@ fn a_prompt_during_a_compaction_is_queued_at_once() {
 }
 
 #[test]
-fn a_prompt_behind_a_compaction_does_not_overtake_it() {
+fn prompt_after_compact_does_not_overtake_it() {
     let outlast = Outlast::new();
     let mut rpc = Rpc::start(&outlast, "ok:text,times=always");
     for number in 0..3 {
@@ -145,7 +145,7 @@ fn a_prompt_behind_a_compaction_does_not_overtake_it() {
 }
 
 #[test]
-fn a_session_that_cannot_be_had_ends_nothing() {
+fn failed_switch_or_fork_keeps_turn_running() {
     let outlast = in_real_time();
     let mut rpc = Rpc::start(&outlast, "overloaded:9");
     rpc.prompt("first");
@@ -163,7 +163,7 @@ fn a_session_that_cannot_be_had_ends_nothing() {
 }
 
 #[test]
-fn what_was_said_into_a_turn_is_no_place_to_begin_anew_from() {
+fn steering_messages_are_not_fork_points() {
     let outlast = in_real_time();
     let mut rpc = Rpc::start(&outlast, RECOVERS);
     rpc.prompt("first");
@@ -197,7 +197,7 @@ fn model_and_url(model: &Value) -> (String, String) {
 }
 
 #[test]
-fn an_address_stays_with_the_provider_that_it_was_given_for() {
+fn base_url_applies_only_to_its_provider() {
     let mock = MockServer::start();
     let fallbacks = ["--fallback", "small", "--fallback", "anthropic:claude"];
     let mut rpc = with_keys(&mock, &[&["--model", "ok"], &fallbacks[..]].concat());
@@ -230,7 +230,7 @@ fn an_address_stays_with_the_provider_that_it_was_given_for() {
 // --- Refused commands ---
 
 #[test]
-fn what_cannot_be_meant_is_refused_by_name() {
+fn invalid_command_values_are_refused_by_name() {
     let outlast = Outlast::new();
     let mut rpc = Rpc::start(&outlast, "ok");
     let picture = json!({ "type": "image", "data": "!!!", "mimeType": "image/png" });

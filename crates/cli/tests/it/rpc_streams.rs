@@ -94,7 +94,7 @@ fn in_parallel<Case: Send>(cases: impl IntoIterator<Item = Case>, work: impl Fn(
 }
 
 #[test]
-fn a_reader_that_stops_holds_up_the_provider_costs_little_and_misses_nothing() {
+fn stalled_reader_pauses_provider_and_loses_nothing() {
     let modes = [("rpc", "agent_settled"), ("native", "sealed")];
     in_parallel(modes, |(mode, last)| {
         // More than fits into the buffers between server and client.
@@ -131,7 +131,7 @@ fn a_reader_that_stops_holds_up_the_provider_costs_little_and_misses_nothing() {
 }
 
 #[test]
-fn a_long_answer_in_small_pieces_is_not_said_anew_with_every_piece() {
+fn long_stream_does_not_resend_text_with_every_delta() {
     for (mode, last) in [("rpc", "agent_settled"), ("native", "sealed")] {
         let provider = Provider::start(52_429, 20);
         let outlast = in_real_time();

@@ -35,7 +35,7 @@ const LIMITED: &str = r#"echo x >> tries
 echo '{"type":"result","subtype":"success","is_error":true,"result":"API Error: 529 {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}"}'; exit 1"#;
 
 #[test]
-fn an_agent_is_asked_by_its_input_and_its_answer_tokens_and_cost_are_known() {
+fn agent_reads_prompt_from_stdin_and_reports_usage() {
     let source = r#"steps:
   - {id: make, command: "printf '%s' '$(touch pwned) \"quoted\"'"}
   - {id: ask, agent: claude, inputs: {text: make}, prompt: "Do this: {{ text }}"}
@@ -61,7 +61,7 @@ fn an_agent_is_asked_by_its_input_and_its_answer_tokens_and_cost_are_known() {
 }
 
 #[test]
-fn an_agent_that_cannot_go_on_is_replaced_and_never_asked_again_blindly() {
+fn agent_context_overflow_falls_back_without_retry() {
     let source = r#"runtime: {fallbacks: {claude: [codex]}}
 steps:
   - {id: ask, agent: claude, prompt: Do this, retry: {policy: aggressive}}
@@ -95,7 +95,7 @@ steps:
 }
 
 #[test]
-fn an_agent_by_template_is_told_what_was_wrong_with_its_last_answer() {
+fn template_agent_gets_contract_violation_in_next_prompt() {
     let source = r#"steps:
   - id: ask
     agent: {name: mine, program: [mine, --file, "{prompt_file}", --ask, "{prompt}"]}
@@ -123,7 +123,7 @@ fn an_agent_by_template_is_told_what_was_wrong_with_its_last_answer() {
 }
 
 #[test]
-fn an_agent_without_a_program_or_without_an_end_has_failed() {
+fn agent_fails_without_program_or_final_result() {
     let source = r#"steps:
   - {id: nobody, agent: opencode, prompt: Do this, on_failure: continue}
   - {id: cut, agent: claude, prompt: Do this, retry: {max_attempts: 2}, on_failure: continue}
@@ -146,7 +146,7 @@ fn an_agent_without_a_program_or_without_an_end_has_failed() {
 }
 
 #[test]
-fn an_agent_that_stands_in_is_started_as_its_own_step_says() {
+fn fallback_agent_uses_program_of_its_own_step() {
     let source = r#"runtime: {fallbacks: {one: [two]}}
 steps:
   - {id: ask, agent: {name: one, program: [one, "{prompt}"]}, prompt: Do this}

@@ -7,7 +7,7 @@ use crate::support::Outlast;
 const TRIPPED: &str = "the circuit breaker ended it: the same failure came";
 
 #[test]
-fn the_same_failure_ends_a_step_and_other_ones_do_not_count_with_it() {
+fn breaker_trips_on_same_failure_not_on_different_ones() {
     let run = Outlast::new().pipeline(
         r#"runtime: {circuit_breaker: {limit: 3}}
 steps:
@@ -152,7 +152,7 @@ fn counts_survive_a_killed_process() {
 }
 
 #[test]
-fn a_cancellation_cannot_be_tracked() {
+fn tracking_canceled_class_is_an_error_with_its_line() {
     let outlast = Outlast::new();
     outlast.write(
         FILE,

@@ -92,7 +92,7 @@ const CLASSIFIED_OUTPUTS: [(&str, &str, &str, bool); 22] = [
 ];
 
 #[test]
-fn what_a_command_says_decides_its_class_and_what_is_done() {
+fn command_output_decides_failure_class_and_retries() {
     let mut file = "runtime: {circuit_breaker: {limit: 9}}\nsteps:\n".to_owned();
     for (number, (said, ..)) in CLASSIFIED_OUTPUTS.iter().enumerate() {
         writeln!(
@@ -121,7 +121,7 @@ fn what_a_command_says_decides_its_class_and_what_is_done() {
 }
 
 #[test]
-fn what_cannot_succeed_stops_at_once_even_where_the_step_asks_for_retries() {
+fn deterministic_failure_stops_despite_aggressive_policy() {
     let run = Outlast::new().pipeline(
         r#"steps:
   - {id: binary, command: no-such-binary, retry: {policy: aggressive}, on_failure: continue}
@@ -152,7 +152,7 @@ fn what_cannot_succeed_stops_at_once_even_where_the_step_asks_for_retries() {
 }
 
 #[test]
-fn a_full_context_window_falls_back_and_is_never_tried_again_blindly() {
+fn context_overflow_falls_back_and_is_never_retried() {
     let outlast = Outlast::new();
     let windows =
         "[models.\"window:5\"]\ncontext_window = 5\n[models.ok]\ncontext_window = 90000\n";
@@ -175,7 +175,7 @@ steps:
 }
 
 #[test]
-fn a_broken_contract_is_reworked_with_its_violations_in_the_next_prompt() {
+fn rework_prompt_contains_contract_violations() {
     let run = Outlast::new().pipeline(
         r#"steps:
   - id: write
@@ -207,7 +207,7 @@ fn a_broken_contract_is_reworked_with_its_violations_in_the_next_prompt() {
 }
 
 #[test]
-fn failing_tests_are_repaired_by_whoever_reads_what_they_printed() {
+fn failing_test_output_reaches_next_attempt() {
     let outlast = Outlast::new();
     outlast.write(
         "test.sh",
@@ -291,7 +291,7 @@ steps:
 }
 
 #[test]
-fn an_interrupt_ends_a_run_without_a_failure_and_it_can_be_resumed() {
+fn interrupted_run_is_canceled_and_can_be_resumed() {
     let outlast = Outlast::in_real_time();
     let child = outlast.begin(
         "steps:

@@ -21,7 +21,7 @@ fn numbers(run: &Run, step: &str, kind: &str) -> Vec<u64> {
 }
 
 #[test]
-fn a_terminated_run_is_left_to_be_resumed_and_completed_steps_stay() {
+fn terminated_run_resumes_without_repeating_done_steps() {
     for (name, code) in [("-TERM", 143), ("-HUP", 129)] {
         let outlast = Outlast::in_real_time();
         let child = outlast.begin(
@@ -65,7 +65,7 @@ fn a_terminated_run_is_left_to_be_resumed_and_completed_steps_stay() {
 }
 
 #[test]
-fn a_killed_wait_of_a_step_is_waited_to_its_end_only() {
+fn resumed_step_waits_only_until_its_original_time() {
     let outlast = Outlast::new();
     let child = outlast.begin(
         "steps:
@@ -99,7 +99,7 @@ fn a_killed_wait_of_a_step_is_waited_to_its_end_only() {
 }
 
 #[test]
-fn a_killed_wait_of_a_turn_goes_on_in_the_same_session_and_nothing_is_said_twice() {
+fn resumed_turn_wait_keeps_session_and_repeats_nothing() {
     let outlast = Outlast::new();
     let child = outlast.begin(
         "steps:
@@ -133,7 +133,7 @@ fn a_killed_wait_of_a_turn_goes_on_in_the_same_session_and_nothing_is_said_twice
 }
 
 #[test]
-fn a_killed_run_goes_on_at_its_step_with_the_file_that_it_was_begun_with() {
+fn killed_run_resumes_with_its_original_pipeline_file() {
     let outlast = Outlast::in_real_time();
     let child = outlast.begin(
         "inputs: {name: world}
@@ -174,7 +174,7 @@ steps:
 }
 
 #[test]
-fn a_failed_run_is_resumed_with_what_failed_only() {
+fn resume_of_failed_run_skips_completed_steps() {
     let outlast = Outlast::new();
     let run = outlast.pipeline(
         "steps:
@@ -197,7 +197,7 @@ fn a_failed_run_is_resumed_with_what_failed_only() {
 }
 
 #[test]
-fn visits_are_counted_anew_when_a_run_is_begun_again() {
+fn visit_limit_is_reset_when_failed_run_is_resumed() {
     let outlast = Outlast::new();
     let run = outlast.pipeline(
         "steps:
@@ -219,7 +219,7 @@ fn visits_are_counted_anew_when_a_run_is_begun_again() {
 }
 
 #[test]
-fn what_is_said_while_it_runs_is_what_is_written_down() {
+fn printed_events_equal_journal_entries() {
     let outlast = Outlast::new();
     let run = outlast.pipeline(
         "steps:
@@ -237,7 +237,7 @@ fn what_is_said_while_it_runs_is_what_is_written_down() {
 }
 
 #[test]
-fn what_may_be_begun_once_is_not_begun_again_after_a_crash() {
+fn once_step_is_not_rerun_after_crash() {
     let outlast = Outlast::in_real_time();
     let child =
         outlast.begin("steps:\n  - {id: pay, once: true, command: echo x >> paid; sleep 60}\n");
@@ -256,7 +256,7 @@ fn what_may_be_begun_once_is_not_begun_again_after_a_crash() {
 }
 
 #[test]
-fn a_gate_that_was_open_is_open_again_until_its_time() {
+fn open_gate_keeps_its_deadline_after_crash() {
     let outlast = Outlast::new();
     let child = outlast.begin("steps:\n  - {id: gate, gate: {type: approval, message: Well?, default: y, timeout: 40m}}\n");
     outlast.wait_for_entry("gate", "gate_opened");
@@ -275,7 +275,7 @@ fn a_gate_that_was_open_is_open_again_until_its_time() {
 }
 
 #[test]
-fn a_folder_that_is_gone_is_said() {
+fn resume_reports_missing_folder() {
     let outlast = Outlast::new();
     outlast.write(FILE, "steps:\n  - {id: a, command: exit 3}\n");
     outlast.write("work/x", "");
@@ -293,7 +293,7 @@ fn a_folder_that_is_gone_is_said() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_no_failure_of_the_step_and_the_run_can_be_resumed() {
+fn unwritable_artifacts_stop_run_without_failing_step() {
     let outlast = Outlast::new();
     // Once, the step blocks the path at which its own output would be stored.
     let source = "steps:

@@ -5,7 +5,7 @@ use crate::run_driver::{Run, time};
 use crate::support::Outlast;
 
 #[test]
-fn a_step_is_visited_ten_times_or_as_often_as_is_said() {
+fn step_visits_are_limited_to_ten_or_configured_max() {
     for (said, of_step, visits) in [
         ("", "", 10),
         ("max_step_visits: 4\n", "", 4),
@@ -26,7 +26,7 @@ fn a_step_is_visited_ten_times_or_as_often_as_is_said() {
 }
 
 #[test]
-fn edges_lead_where_their_conditions_say() {
+fn edges_follow_their_conditions() {
     let outlast = Outlast::new();
     let run = outlast.pipeline(
         r#"steps:
@@ -51,7 +51,7 @@ fn edges_lead_where_their_conditions_say() {
 }
 
 #[test]
-fn what_needs_a_step_that_is_visited_again_runs_again() {
+fn dependents_rerun_when_step_is_visited_again() {
     let outlast = Outlast::new();
     let run = outlast.pipeline(
         r#"steps:
@@ -70,7 +70,7 @@ fn what_needs_a_step_that_is_visited_again_runs_again() {
 }
 
 #[test]
-fn a_loop_ends_when_its_condition_holds_or_its_iterations_are_over() {
+fn loop_ends_at_condition_or_max_iterations() {
     let outlast = Outlast::new();
     let run = outlast.pipeline(
         r#"steps:
@@ -118,7 +118,7 @@ fn a_loop_ends_when_its_condition_holds_or_its_iterations_are_over() {
 }
 
 #[test]
-fn what_becomes_of_a_run_when_a_step_fails_is_what_the_step_says() {
+fn on_failure_setting_decides_outcome_of_run() {
     let table = [
         ("", 1, "failed", "failed", "", 0),
         ("on_failure: fail", 1, "failed", "failed", "", 0),
@@ -200,7 +200,7 @@ fn what_becomes_of_a_run_when_a_step_fails_is_what_the_step_says() {
 }
 
 #[test]
-fn whoever_makes_good_for_a_step_is_told_what_was_wrong() {
+fn rework_step_gets_failure_of_original_step() {
     let outlast = Outlast::new();
     let run = outlast.pipeline(
         r#"steps:
@@ -225,7 +225,7 @@ fn whoever_makes_good_for_a_step_is_told_what_was_wrong() {
 }
 
 #[test]
-fn a_run_that_has_failed_ends_whatever_was_still_to_be_made_good_for() {
+fn failed_run_starts_no_more_rework() {
     let outlast = Outlast::new();
     let run = outlast.pipeline(
         "steps:
@@ -239,7 +239,7 @@ fn a_run_that_has_failed_ends_whatever_was_still_to_be_made_good_for() {
 }
 
 #[test]
-fn a_gate_takes_its_default_or_fails_when_nobody_answers() {
+fn gate_timeout_takes_default_or_fails() {
     let run = Outlast::new().pipeline(
         r#"steps:
   - {id: asked, gate: {type: approval, message: "Go on?", default: y, timeout: 20s}}
@@ -299,7 +299,7 @@ fn a_gate_takes_its_default_or_fails_when_nobody_answers() {
 }
 
 #[test]
-fn what_may_be_begun_once_is_not_tried_again() {
+fn once_step_is_not_retried() {
     let outlast = Outlast::new();
     let run = outlast.pipeline(
         "steps:
@@ -321,7 +321,7 @@ fn what_may_be_begun_once_is_not_tried_again() {
 }
 
 #[test]
-fn no_more_steps_work_at_a_time_than_is_said_and_those_that_wait_do_not_count() {
+fn max_concurrency_excludes_waiting_steps() {
     let run = Outlast::new().pipeline(
         "runtime: {max_concurrency: 2}
 steps:
@@ -354,7 +354,7 @@ steps:
 const HOSTILE: &str = r#"$(touch pwned) `touch pwned` "; touch pwned; echo ' $HOME {{ topic }}"#;
 
 #[test]
-fn what_a_step_made_reaches_commands_unharmed_and_never_as_part_of_their_text() {
+fn step_output_reaches_commands_without_shell_injection() {
     let outlast = Outlast::new();
     outlast.write("hostile", HOSTILE);
     let run = outlast.pipeline_with(
@@ -428,7 +428,7 @@ fn step_output(outlast: &Outlast, run: &Run, step: &str) -> String {
 }
 
 #[test]
-fn what_a_step_made_and_what_failed_in_it_can_be_read_afterwards() {
+fn step_output_and_errors_can_be_read_after_run() {
     let outlast = Outlast::new();
     outlast.write(
         "p.yaml",
@@ -452,7 +452,7 @@ fn what_a_step_made_and_what_failed_in_it_can_be_read_afterwards() {
 }
 
 #[test]
-fn the_tests_of_a_contract_find_the_inputs_of_the_step() {
+fn contract_test_command_sees_step_inputs() {
     let outlast = Outlast::new();
     outlast.write(
         "p.yaml",

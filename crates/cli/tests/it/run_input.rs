@@ -4,7 +4,7 @@ use crate::run_driver::FILE;
 use crate::support::Outlast;
 
 #[test]
-fn a_file_that_is_wrong_is_refused_with_line_and_column() {
+fn invalid_pipeline_is_refused_with_line_and_column() {
     let table = [
         ("", "1:1: "),
         ("steps: []\n", "1:8: "),
@@ -88,7 +88,7 @@ fn a_file_that_is_wrong_is_refused_with_line_and_column() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
+fn all_pipeline_errors_are_reported_together() {
     let outlast = Outlast::new();
     outlast.write(
         FILE,
@@ -100,7 +100,7 @@ fn all_that_is_wrong_is_said_at_once() {
 }
 
 #[test]
-fn what_is_typed_wrong_begins_nothing() {
+fn invalid_run_arguments_start_no_run() {
     let outlast = Outlast::new();
     let source = "inputs: {topic: , mood: calm}\nsteps:\n  - {id: a, command: ls}\n";
     outlast.write(FILE, source);

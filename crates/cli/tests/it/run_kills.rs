@@ -26,7 +26,7 @@ fn setting(name: &str) -> Option<usize> {
 }
 
 #[test]
-fn a_run_survives_kills_anywhere() {
+fn run_survives_kills_at_any_point() {
     let wanted = setting("OUTLAST_RUN_KILLS").unwrap_or(RUNS);
     let first = setting("OUTLAST_RUN_KILLS_SEED").unwrap_or(1);
     let (result, measured) = undisturbed();

@@ -16,7 +16,7 @@ const GATES: &str = r#"steps:
 "#;
 
 #[test]
-fn a_gate_is_answered_from_another_process() {
+fn gate_is_approved_from_another_process() {
     let outlast = Outlast::in_real_time();
     let child = outlast.begin(GATES);
     outlast.wait_for_entry("gate", "gate_opened");
@@ -71,7 +71,7 @@ fn a_gate_is_answered_from_another_process() {
 }
 
 #[test]
-fn an_answer_that_rejects_fails_the_run() {
+fn rejected_gate_fails_run() {
     let outlast = Outlast::in_real_time();
     let child = outlast.begin(
         "steps:
@@ -89,7 +89,7 @@ fn an_answer_that_rejects_fails_the_run() {
 }
 
 #[test]
-fn waits_are_ended_and_runs_cancelled_from_another_process() {
+fn retry_now_and_cancel_work_from_another_process() {
     let outlast = Outlast::in_real_time();
     let child = outlast.begin(
         r#"steps:

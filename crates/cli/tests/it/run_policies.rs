@@ -64,7 +64,7 @@ fn check(run: &Run, table: &[(&str, Vec<Duration>)], waits: impl Fn(&Run, &str) 
 }
 
 #[test]
-fn a_command_waits_exactly_as_its_policy_says() {
+fn command_step_waits_match_policy() {
     let table = table();
     let file = steps(&table, |_| {
         r#"command: "echo 'API error 429' >&2; exit 1""#.to_owned()
@@ -79,7 +79,7 @@ fn a_command_waits_exactly_as_its_policy_says() {
 }
 
 #[test]
-fn a_prompt_waits_exactly_as_its_policy_says_and_its_step_not_again() {
+fn prompt_turn_waits_match_policy_without_step_retries() {
     let table = table();
     // Each has a model of its own, so that no gate holds one back for another.
     let file = steps(&table, |number| {
@@ -119,7 +119,7 @@ steps:
 }
 
 #[test]
-fn a_stated_time_counts_before_the_schedule() {
+fn stated_retry_time_overrides_schedule() {
     let run = Outlast {
         // A busy machine has a second and a half to see that the command has ended.
         scale: "40",

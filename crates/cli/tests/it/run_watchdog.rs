@@ -23,7 +23,7 @@ fn is_alive(process: &str) -> bool {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_silent_command_is_ended_with_all_that_it_started_and_tried_again() {
+fn silent_command_is_killed_with_its_children_and_retried() {
     let outlast = hasty();
     let run = outlast.pipeline(
         r#"runtime: {stall_timeout: 60s}
@@ -61,7 +61,7 @@ steps:
 }
 
 #[test]
-fn activity_without_progress_is_a_stall_and_words_are_progress() {
+fn reasoning_alone_is_a_stall_and_text_is_progress() {
     let run = hasty().pipeline(
         r#"runtime: {stall_timeout: 40s}
 steps:
@@ -86,7 +86,7 @@ steps:
 }
 
 #[test]
-fn waiting_for_a_retry_is_no_stall_and_retries_work_while_stalls_are_looked_for() {
+fn retry_wait_is_not_a_stall() {
     let run = hasty().pipeline(
         r#"runtime: {stall_timeout: 60s}
 steps:
@@ -107,7 +107,7 @@ steps:
 }
 
 #[test]
-fn a_timeout_is_a_cause_of_its_own_with_and_without_the_watchdog() {
+fn step_timeout_is_reported_with_and_without_watchdog() {
     // The start of a step takes real time: a limit that must not be reached leaves it seconds of that.
     for stall in ["0", "1800s", "60s"] {
         let run = hasty().pipeline(&format!(
@@ -142,7 +142,7 @@ steps:
 }
 
 #[test]
-fn an_interrupt_ends_a_wait_of_an_hour_at_once() {
+fn interrupt_cancels_hour_long_waits_at_once() {
     let outlast = Outlast::in_real_time();
     let child = outlast.begin(
         r#"steps:
@@ -196,7 +196,7 @@ fn budget(said: &str, steps: &str) -> Run {
 }
 
 #[test]
-fn a_ceiling_that_is_reached_ends_the_run_and_nothing_is_tried_again() {
+fn budget_limit_ends_run_without_retry() {
     let steps = r#"  - {id: first, prompt: hi}
   - {id: second, needs: [first], prompt: hi, retry: {policy: aggressive}}
   - {id: third, needs: [second], command: echo x}
@@ -235,7 +235,7 @@ fn a_ceiling_that_is_reached_ends_the_run_and_nothing_is_tried_again() {
 }
 
 #[test]
-fn a_run_whose_time_is_over_ends_and_does_not_wait_past_it() {
+fn time_budget_ends_run_and_skips_later_retry() {
     let run = budget(
         "{time: 30m}",
         "  - {id: late, command: \"echo 'HTTP 429' >&2; exit 1\", retry: {base_delay: 1h, max_delay: 1h}, on_failure: continue}\n  \

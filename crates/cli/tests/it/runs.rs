@@ -179,7 +179,7 @@ fn ended(outcome: &str) -> (u64, Value) {
 }
 
 #[test]
-fn without_a_run_there_is_nothing_to_show() {
+fn runs_list_is_empty_and_show_fails_without_runs() {
     let outlast = Outlast::new();
     let ran = outlast.run(&["runs"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, "No runs yet.\n"));
@@ -196,7 +196,7 @@ fn without_a_run_there_is_nothing_to_show() {
 }
 
 #[test]
-fn every_run_is_a_line() {
+fn runs_list_shows_one_row_per_run() {
     let outlast = Outlast::new();
     let written = Written::new(&outlast);
     let run = |number: u32, entries: &[(u64, Value)]| {
@@ -222,7 +222,7 @@ fn every_run_is_a_line() {
 }
 
 #[test]
-fn a_run_is_shown_with_what_went_wrong() {
+fn show_reports_failures_of_run() {
     let outlast = Outlast::new();
     let written = Written::new(&outlast);
     let mut entries = planned();
@@ -237,7 +237,7 @@ fn a_run_is_shown_with_what_went_wrong() {
 }
 
 #[test]
-fn a_run_as_json_is_its_entries() {
+fn show_json_prints_journal_entries() {
     let outlast = Outlast::new();
     let written = Written::new(&outlast);
     written.run(FIRST, &[started(), ended("failed")]);
@@ -254,7 +254,7 @@ fn a_run_as_json_is_its_entries() {
 }
 
 #[test]
-fn a_step_is_shown_by_its_session() {
+fn show_step_prints_its_session() {
     let outlast = Outlast::new();
     let written = Written::new(&outlast);
     written.session();
@@ -276,7 +276,7 @@ fn a_step_is_shown_by_its_session() {
 }
 
 #[test]
-fn a_run_is_followed_until_it_ends() {
+fn watch_follows_run_until_it_ends() {
     let outlast = Outlast::new();
     let written = Written::new(&outlast);
     let hold = written.begin(&written.runs, FIRST);
@@ -318,7 +318,7 @@ fn a_run_is_followed_until_it_ends() {
 }
 
 #[test]
-fn a_run_that_nobody_is_at_work_on_is_not_followed() {
+fn watch_ends_when_no_process_executes_run() {
     let outlast = Outlast::new();
     let written = Written::new(&outlast);
     written.run(FIRST, &planned());
@@ -333,7 +333,7 @@ fn a_run_that_nobody_is_at_work_on_is_not_followed() {
 }
 
 #[test]
-fn what_cannot_be_found_is_said() {
+fn unknown_or_ambiguous_run_id_is_an_error() {
     let outlast = Outlast::new();
     let written = Written::new(&outlast);
     written.run(FIRST, &[started()]);
@@ -358,7 +358,7 @@ fn what_cannot_be_found_is_said() {
 }
 
 #[test]
-fn a_deleted_run_leaves_nothing_behind_and_takes_nothing_from_others() {
+fn delete_removes_own_artifacts_and_keeps_shared_ones() {
     let outlast = Outlast::new();
     let written = Written::new(&outlast);
     let (own, shared) = (written.make("own"), written.make("shared"));
@@ -380,7 +380,7 @@ fn a_deleted_run_leaves_nothing_behind_and_takes_nothing_from_others() {
 }
 
 #[test]
-fn what_is_at_work_or_not_finished_is_not_deleted_by_its_age() {
+fn delete_by_age_skips_running_and_unfinished_runs() {
     let outlast = Outlast::new();
     let written = Written::new(&outlast);
     let made = written.make("made");
@@ -424,7 +424,7 @@ fn at_gates() -> Vec<(u64, Value)> {
 }
 
 #[test]
-fn a_run_is_told_what_a_person_wants() {
+fn run_requests_are_left_in_mailbox() {
     let outlast = Outlast::new();
     let written = Written::new(&outlast);
     let hold = written.begin(&written.runs, FIRST);
@@ -456,7 +456,7 @@ fn a_run_is_told_what_a_person_wants() {
 }
 
 #[test]
-fn what_means_nothing_to_a_run_is_refused() {
+fn invalid_run_requests_are_refused() {
     let outlast = Outlast::new();
     let written = Written::new(&outlast);
     written.run(FIRST, &at_gates());
@@ -504,7 +504,7 @@ fn what_means_nothing_to_a_run_is_refused() {
 // --- Reports ---
 
 #[test]
-fn a_report_is_a_document() {
+fn report_is_printed_as_html_svg_or_markdown() {
     let outlast = Outlast::new();
     let written = Written::new(&outlast);
     let mut entries = planned();

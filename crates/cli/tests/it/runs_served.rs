@@ -44,7 +44,7 @@ steps:
 ";
 
 #[test]
-fn a_run_outlives_the_server_that_has_begun_it() {
+fn detached_run_outlives_its_server() {
     let outlast = Outlast::in_real_time();
     let (mut child, id) = begin(&outlast, SLOW);
     // The run is in the journal before its id is printed.
@@ -64,7 +64,7 @@ fn a_run_outlives_the_server_that_has_begun_it() {
 }
 
 #[test]
-fn a_run_that_was_killed_is_told_as_unfinished() {
+fn killed_run_is_shown_as_unfinished() {
     let outlast = Outlast::in_real_time();
     let (mut child, id) = begin(&outlast, SLOW);
     wait_for("the first step", || {
@@ -91,7 +91,7 @@ fn a_run_that_was_killed_is_told_as_unfinished() {
 }
 
 #[test]
-fn what_the_turn_of_a_step_waits_for_is_told_until_it_is_told_to_go_on() {
+fn step_shows_wait_of_turn_until_retry_now() {
     let outlast = Outlast::in_real_time();
     let source = "inputs: {name: }
 steps:
@@ -122,7 +122,7 @@ steps:
 }
 
 #[test]
-fn a_run_that_cannot_begin_says_why_and_is_not_written_down() {
+fn invalid_detached_run_fails_and_is_not_recorded() {
     let outlast = Outlast::new();
     outlast.write(FILE, "steps: [{id: a, prompt: hi, provider: nobody}]\n");
     let ran = outlast.run(&["run", "--detached", FILE]);

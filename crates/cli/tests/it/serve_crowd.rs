@@ -80,7 +80,7 @@ async fn follow(address: String, session: String, seed: u64) -> Transcript {
 
 /// Tools run, and a completion breaks off in the middle and is retracted.
 #[test]
-fn a_hundred_clients_that_come_and_go_end_with_the_same_transcript() {
+fn hundred_reconnecting_clients_get_same_transcript() {
     let outlast = Outlast::new();
     let script = "overloaded:1+drop-after:30,of=long+drip:1200,of=agent,times=always";
     std::fs::write(outlast.folder.path().join("a.txt"), "one\ntwo\n").unwrap();
@@ -159,7 +159,7 @@ async fn listen(address: &str, session: &str) -> impl Sized {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_thousand_idle_sessions_with_a_listener_each_cost_little() {
+fn thousand_idle_subscribed_sessions_cost_little() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();

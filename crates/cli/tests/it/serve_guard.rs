@@ -48,7 +48,7 @@ fn refused(server: &Serve, headers: &[(&str, &str)], status: u16, code: &str) {
 }
 
 #[test]
-fn a_name_that_is_not_ours_is_refused() {
+fn unknown_host_header_is_refused() {
     let outlast = Outlast::new();
     let server = server(&outlast, "");
     let port = server.address.rsplit(':').next().unwrap();
@@ -94,7 +94,7 @@ fn token(outlast: &Outlast) -> String {
 
 /// A client that uses a configured host name comes from elsewhere and needs the token.
 #[test]
-fn a_name_that_was_given_is_ours_and_needs_the_token() {
+fn configured_host_name_is_allowed_with_token() {
     let outlast = Outlast::new();
     let server = server(&outlast, "[serve]\nnames = [\"my.box\"]\n");
     let port = server.address.rsplit(':').next().unwrap();
@@ -111,7 +111,7 @@ fn a_name_that_was_given_is_ours_and_needs_the_token() {
 }
 
 #[test]
-fn a_page_of_another_site_is_refused() {
+fn requests_from_other_origins_are_refused() {
     let outlast = Outlast::new();
     let server = server(&outlast, "");
     for origin in [
@@ -147,7 +147,7 @@ fn a_page_of_another_site_is_refused() {
 }
 
 #[test]
-fn a_link_to_the_page_is_followed_and_leads_to_nothing_else() {
+fn cross_site_navigation_reaches_only_the_page() {
     let outlast = Outlast::new();
     let server = server(&outlast, "");
     let from_elsewhere = |path: &str, dest: &str| -> HttpResponse {
@@ -173,7 +173,7 @@ fn a_link_to_the_page_is_followed_and_leads_to_nothing_else() {
 }
 
 #[test]
-fn pages_that_were_named_may_ask() {
+fn configured_origin_is_allowed_with_token() {
     let outlast = Outlast::new();
     let friend = "https://friend.example";
     let server = server(
@@ -236,7 +236,7 @@ fn pages_that_were_named_may_ask() {
 }
 
 #[test]
-fn every_answer_is_kept_from_being_used_elsewhere() {
+fn every_response_has_security_headers() {
     let outlast = Outlast::new();
     let server = server(&outlast, "");
     for path in ["/", "/api/sessions", "/api/nothing", "/healthz"] {
@@ -268,7 +268,7 @@ fn every_answer_is_kept_from_being_used_elsewhere() {
 }
 
 #[test]
-fn whoever_asks_too_often_is_told_when_to_come_back() {
+fn rate_limited_client_gets_retry_after() {
     let outlast = Outlast::new();
     let server = server(&outlast, "[serve]\nmax_requests = 1\n");
     let mut socket = Socket::open(&server);
@@ -286,7 +286,7 @@ fn whoever_asks_too_often_is_told_when_to_come_back() {
 }
 
 #[test]
-fn a_key_is_told_to_nobody() {
+fn server_never_reveals_api_key() {
     let mock = MockServer::start();
     let outlast = Outlast::new();
     outlast.write("home/outlast.toml", NO_TIMEOUTS);

@@ -23,7 +23,7 @@ fn say_and_go(server: &Serve, session: &str, delay: Duration) {
 
 /// A request that was received whole is handled, however soon its client disconnects.
 #[test]
-fn a_prompt_is_said_although_its_client_has_gone() {
+fn prompt_runs_after_its_client_disconnects() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok");
     let sessions: Vec<String> = (0..24).map(|_| server.session()).collect();
@@ -39,7 +39,7 @@ fn a_prompt_is_said_although_its_client_has_gone() {
 
 /// Many prompts at once in one session: each that begins a turn gets the stream of that turn only.
 #[test]
-fn a_stream_of_a_prompt_tells_of_its_own_turn_to_its_end() {
+fn prompt_stream_contains_only_its_own_turn() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok");
     let session = server.session();
@@ -89,7 +89,7 @@ fn a_stream_of_a_prompt_tells_of_its_own_turn_to_its_end() {
 
 /// A proxy on this machine counts as a local client, so its requests need a token.
 #[test]
-fn who_comes_through_a_proxy_needs_a_token() {
+fn proxied_request_is_refused_without_token() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok");
     for header in ["x-forwarded-for", "forwarded", "x-real-ip", "via"] {

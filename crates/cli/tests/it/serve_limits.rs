@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
 #[test]
-fn a_message_that_is_too_long_ends_its_socket_and_nothing_else() {
+fn oversized_message_closes_only_its_socket() {
     let outlast = Outlast::new();
     outlast.write("home/outlast.toml", "[serve]\nmax_body = \"1KiB\"\n");
     let server = Serve::start(&outlast, "ok:text,times=always");
@@ -27,7 +27,7 @@ fn a_message_that_is_too_long_ends_its_socket_and_nothing_else() {
 }
 
 #[test]
-fn a_server_that_ends_closes_its_sockets() {
+fn server_shutdown_closes_sockets() {
     let outlast = in_real_time();
     outlast.write("home/outlast.toml", AN_HOUR);
     let server = Serve::start(&outlast, "overloaded:1");
@@ -54,7 +54,7 @@ fn is_answered(server: &Serve) -> bool {
 }
 
 #[test]
-fn a_socket_takes_the_place_of_a_connection() {
+fn socket_counts_against_max_connections() {
     let outlast = Outlast::new();
     outlast.write("home/outlast.toml", "[serve]\nmax_connections = 2\n");
     let server = Serve::start(&outlast, "ok");
@@ -66,7 +66,7 @@ fn a_socket_takes_the_place_of_a_connection() {
 
 /// A stream that is cut off differs from one that has ended.
 #[test]
-fn who_reads_too_slowly_is_cut_off_and_who_reads_hears_everything() {
+fn slow_reader_is_disconnected_and_fast_reader_gets_all() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let id = server.session();

@@ -43,7 +43,7 @@ impl LateSubscriber {
 }
 
 #[test]
-fn a_snapshot_in_the_middle_and_what_follows_it_say_everything() {
+fn mid_turn_snapshot_and_later_events_match_live() {
     let outlast = in_real_time();
     outlast.write("home/outlast.toml", AN_HOUR);
     let script = "ok:text+ok:agent+overloaded:1+ok:agent,times=always";
@@ -82,7 +82,7 @@ fn a_snapshot_in_the_middle_and_what_follows_it_say_everything() {
 }
 
 #[test]
-fn so_it_is_at_any_moment() {
+fn snapshot_at_any_moment_and_later_events_match_live() {
     for after_content in ["fail", "retract"] {
         let outlast = Outlast {
             // At this speed a turn lasts long enough to be read more than once on a busy machine.

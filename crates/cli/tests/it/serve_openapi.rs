@@ -17,7 +17,7 @@ fn operations(document: &Value) -> Vec<(String, String, Value)> {
 }
 
 #[test]
-fn the_document_is_printed_and_served_and_lists_everything() {
+fn openapi_document_is_printed_and_served_identically() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok");
     let ran = outlast.run(&["serve", "--openapi"]);
@@ -45,7 +45,7 @@ fn the_document_is_printed_and_served_and_lists_everything() {
 }
 
 #[test]
-fn every_reference_in_it_leads_somewhere() {
+fn every_openapi_reference_resolves() {
     fn walk<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
         match value {
             Value::Object(fields) => {
@@ -68,7 +68,7 @@ fn every_reference_in_it_leads_somewhere() {
 }
 
 #[test]
-fn everything_that_it_lists_is_there() {
+fn every_openapi_operation_exists() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok");
     let nobody = "01900000-0000-7000-8000-000000000001";

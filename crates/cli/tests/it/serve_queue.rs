@@ -29,7 +29,7 @@ fn queue(server: &Serve, id: &str) -> Value {
 }
 
 #[test]
-fn a_prompt_while_a_turn_runs_waits_and_is_said_after_it() {
+fn prompt_during_turn_is_queued_and_runs_after_it() {
     let outlast = in_real_time();
     let (server, id) = busy(&outlast);
     assert_eq!(
@@ -50,7 +50,7 @@ fn a_prompt_while_a_turn_runs_waits_and_is_said_after_it() {
 }
 
 #[test]
-fn what_steers_is_said_with_the_next_call_of_the_turn() {
+fn steering_is_sent_with_next_call_of_turn() {
     let outlast = in_real_time();
     let (server, id) = busy(&outlast);
     let steer = format!("/api/sessions/{id}/steer");
@@ -76,7 +76,7 @@ fn what_steers_is_said_with_the_next_call_of_the_turn() {
 }
 
 #[test]
-fn a_prompt_that_waits_has_no_turn_yet_that_could_be_followed() {
+fn queued_prompt_returns_202_without_stream() {
     let outlast = in_real_time();
     let (server, id) = busy(&outlast);
     let path = format!("/api/sessions/{id}/prompt");
@@ -91,7 +91,7 @@ fn a_prompt_that_waits_has_no_turn_yet_that_could_be_followed() {
 }
 
 #[test]
-fn an_abort_ends_the_turn_and_leaves_what_waits() {
+fn abort_ends_turn_and_keeps_queue() {
     let outlast = in_real_time();
     let (server, id) = busy(&outlast);
     assert_eq!(
@@ -105,7 +105,7 @@ fn an_abort_ends_the_turn_and_leaves_what_waits() {
 }
 
 #[test]
-fn of_two_who_say_something_at_once_each_is_told_of_its_own_turn() {
+fn concurrent_prompts_each_stream_their_own_turn() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:agent,times=always");
     let id = server.session();
@@ -135,7 +135,7 @@ fn of_two_who_say_something_at_once_each_is_told_of_its_own_turn() {
 /// A client that has received the end of a turn starts the next one, however quickly it sends the
 /// prompt.
 #[test]
-fn what_is_said_right_after_a_turn_has_a_turn_of_its_own() {
+fn prompt_right_after_turn_starts_new_turn() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:agent,times=always");
     let id = server.session();
@@ -148,7 +148,7 @@ fn what_is_said_right_after_a_turn_has_a_turn_of_its_own() {
 
 /// The next message resumes an interrupted turn, even if it is a follow-up.
 #[test]
-fn what_is_to_follow_a_turn_that_was_left_carries_it_on() {
+fn queued_message_resumes_interrupted_turn() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:agent,times=always");
     for (id, deliver) in [(FIRST, "follow_up"), (SECOND, "steer")] {

@@ -23,7 +23,7 @@ fn sessions(server: &Serve) -> usize {
 }
 
 #[test]
-fn what_cannot_be_had_is_named_and_nothing_is_begun() {
+fn invalid_session_options_are_refused_by_name() {
     let outlast = Outlast::new();
     outlast.write("file", "");
     let server = server(&outlast);
@@ -47,7 +47,7 @@ fn what_cannot_be_had_is_named_and_nothing_is_begun() {
 }
 
 #[test]
-fn a_provider_without_a_key_is_refused_without_one_being_said() {
+fn provider_without_api_key_is_refused() {
     let outlast = Outlast::new();
     let server = server(&outlast);
     let (status, code, detail) = begun(&server, &json!({ "provider": "anthropic", "model": "m" }));
@@ -56,7 +56,7 @@ fn a_provider_without_a_key_is_refused_without_one_being_said() {
 }
 
 #[test]
-fn a_body_that_cannot_be_read_is_refused() {
+fn unreadable_request_body_is_refused() {
     let outlast = Outlast::new();
     outlast.write("home/outlast.toml", "[serve]\nmax_body = \"1KiB\"\n");
     let server = server(&outlast);
@@ -142,7 +142,7 @@ fn about(server: &Serve, id: &str) -> Vec<(String, RequestBuilder)> {
 }
 
 #[test]
-fn a_session_that_is_not_there_is_not_found_whatever_is_asked() {
+fn every_request_for_unknown_session_is_not_found() {
     let outlast = Outlast::new();
     let server = server(&outlast);
     let long = "0".repeat(3000);
@@ -161,7 +161,7 @@ fn a_session_that_is_not_there_is_not_found_whatever_is_asked() {
 }
 
 #[test]
-fn a_session_is_found_by_the_beginning_of_its_name() {
+fn session_is_found_by_unique_id_prefix() {
     let outlast = Outlast::new();
     let server = server(&outlast);
     let (one, other) = (server.session(), server.session());
@@ -173,7 +173,7 @@ fn a_session_is_found_by_the_beginning_of_its_name() {
 }
 
 #[test]
-fn another_method_and_another_place_are_problems_too() {
+fn wrong_method_or_path_gets_problem_document() {
     let outlast = Outlast::new();
     let server = server(&outlast);
     let table = [
@@ -213,7 +213,7 @@ fn another_method_and_another_place_are_problems_too() {
 }
 
 #[test]
-fn what_is_said_must_be_something() {
+fn invalid_prompt_fields_are_refused_by_name() {
     let outlast = Outlast::new();
     let server = server(&outlast);
     let id = server.session();

@@ -90,7 +90,7 @@ fn time(value: &Value) -> jiff::Timestamp {
 }
 
 #[test]
-fn a_wait_is_gone_on_with_until_its_original_time() {
+fn restarted_server_keeps_wait_until_original_time() {
     let scene = Scene::new("1", "overloaded:1");
     scene.outlast.write("home/outlast.toml", AN_HOUR);
     let server = scene.start();
@@ -127,7 +127,7 @@ fn a_wait_is_gone_on_with_until_its_original_time() {
 }
 
 #[test]
-fn a_wait_fires_by_itself_and_not_before_its_time() {
+fn resumed_wait_fires_on_its_own_and_not_early() {
     // The first is due a while after the next server has started, the second before.
     for minutes in [10, 1] {
         let scene = Scene::new("600", "overloaded:1");
@@ -162,7 +162,7 @@ fn a_wait_fires_by_itself_and_not_before_its_time() {
 }
 
 #[test]
-fn an_answer_that_was_under_way_is_asked_for_anew_and_shown_once() {
+fn interrupted_completion_is_rerequested_and_shown_once() {
     let scene = Scene::new("1", "stall:3,of=text");
     let server = scene.start();
     let id = server.session();
@@ -185,7 +185,7 @@ fn an_answer_that_was_under_way_is_asked_for_anew_and_shown_once() {
 }
 
 #[test]
-fn a_tool_that_ran_when_the_server_was_killed_is_not_run_again() {
+fn tool_running_at_kill_is_not_rerun() {
     let scene = Scene::new("1", "ok:agent,times=always");
     let server = scene.start();
     let id = server.session();
@@ -216,7 +216,7 @@ fn a_tool_that_ran_when_the_server_was_killed_is_not_run_again() {
 }
 
 #[test]
-fn what_was_accepted_is_not_lost() {
+fn accepted_prompts_survive_kill() {
     let scene = Scene::new("1", "ok:agent,times=always");
     let server = scene.start();
     let (started, queued) = (server.session(), server.session());
@@ -236,7 +236,7 @@ fn what_was_accepted_is_not_lost() {
 }
 
 #[test]
-fn a_server_that_is_told_to_end_leaves_turns_to_be_carried_on() {
+fn server_shutdown_leaves_turns_resumable() {
     let table = [
         ("-TERM", "overloaded:1", "provider-retry"),
         ("-INT", "stall:3,of=text", "text-delta"),
@@ -271,7 +271,7 @@ fn a_server_that_is_told_to_end_leaves_turns_to_be_carried_on() {
 }
 
 #[test]
-fn what_other_processes_left_is_carried_on_and_what_cannot_be_is_named() {
+fn startup_resumes_interrupted_turns_and_reports_failures() {
     let begun = |text: &str| [vec![prompt(text, typed("ok:reasoning"))]];
     let (outlast, folder) = after_its_folder_is_gone(&begun("gone"), LeftAs::Free);
     written::session(&outlast, SECOND, &begun("abandoned"), LeftAs::Abandoned);
@@ -300,7 +300,7 @@ fn what_other_processes_left_is_carried_on_and_what_cannot_be_is_named() {
 
 /// A turn that the server is about to resume accepts commands.
 #[test]
-fn a_wait_is_ended_by_hand_as_soon_as_the_server_is_back() {
+fn retry_now_works_right_after_restart() {
     for _ in 0..6 {
         let scene = Scene::new("1", "overloaded:1");
         scene.outlast.write("home/outlast.toml", AN_HOUR);

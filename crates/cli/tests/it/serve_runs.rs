@@ -23,7 +23,7 @@ fn until(ask: impl Fn() -> Value, is_so: impl Fn(&Value) -> bool) -> Value {
 }
 
 #[test]
-fn a_run_is_begun_and_told_of_to_its_end() {
+fn run_is_started_and_reported_until_completed() {
     let outlast = Outlast::new();
     outlast.write("p.yaml", PIPELINE);
     let mut command = outlast.command(&["serve", "--listen", "127.0.0.1:0"]);
@@ -50,7 +50,7 @@ fn a_run_is_begun_and_told_of_to_its_end() {
 }
 
 #[test]
-fn a_run_that_cannot_begin_says_why_and_where() {
+fn invalid_run_is_refused_with_reason_and_line() {
     let outlast = Outlast::new();
     outlast.write("p.yaml", "steps:\n  - id: one\n    comand: true\n");
     let server = Serve::start(&outlast, "ok");
@@ -68,7 +68,7 @@ fn a_run_that_cannot_begin_says_why_and_where() {
 
 /// A request that a gateway of this machine holds is listed here, and can be retried from here.
 #[test]
-fn a_gateway_of_this_machine_is_seen_and_steered() {
+fn local_gateway_is_listed_and_controlled() {
     let outlast = Outlast {
         scale: "1",
         ..Outlast::new()

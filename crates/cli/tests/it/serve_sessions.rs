@@ -7,7 +7,7 @@ use crate::support::Outlast;
 use serde_json::{Value, json};
 
 #[test]
-fn a_session_is_begun_as_it_is_wished_and_written_down_with_its_first_prompt() {
+fn new_session_keeps_options_and_is_saved_at_first_prompt() {
     let outlast = Outlast::new();
     outlast.write("work/a.txt", "written here");
     let server = Serve::start(&outlast, "ok:text,times=always");
@@ -111,7 +111,7 @@ fn sessions_are_listed_in_pages_the_newest_first() {
 }
 
 #[test]
-fn a_session_of_another_process_can_be_read_and_is_gone_on_with_when_that_has_left() {
+fn session_in_use_elsewhere_is_read_only_until_released() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let mut rpc = Rpc::start(&outlast, "ok:text,times=always");
@@ -150,7 +150,7 @@ fn a_session_of_another_process_can_be_read_and_is_gone_on_with_when_that_has_le
 }
 
 #[test]
-fn the_models_that_can_be_chosen_are_listed() {
+fn available_models_are_listed() {
     let outlast = Outlast::new();
     let server = Serve::with(&outlast, &["--model", "ok", "--fallback", "ok:reasoning"]);
     let id = server.session();
@@ -190,7 +190,7 @@ fn pictures_reach_the_model() {
 
 /// Invalid settings do not prevent reading.
 #[test]
-fn what_was_said_can_be_read_although_nothing_can_be_said_any_more() {
+fn session_with_invalid_settings_is_read_only() {
     let outlast = Outlast::new();
     std::fs::create_dir(outlast.folder.path().join("work")).unwrap();
     let server = Serve::start(&outlast, "ok:text,times=always");
@@ -232,7 +232,7 @@ fn what_was_said_can_be_read_although_nothing_can_be_said_any_more() {
 
 /// A request for a missing session gets an error, also as a stream.
 #[test]
-fn a_stream_that_cannot_begin_says_why() {
+fn event_stream_of_deleted_session_is_not_found() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let mut rpc = Rpc::start(&outlast, "ok:text,times=always");

@@ -12,7 +12,7 @@ fn change(server: &Serve, id: &str, settings: &Value) -> Value {
 }
 
 #[test]
-fn settings_count_from_the_next_turn_on_and_for_a_session_that_is_not_open_when_it_is() {
+fn changed_settings_apply_from_next_turn() {
     let outlast = Outlast::new();
     let server = Serve::with(&outlast, &["--model", DOWN, "--policy", "session"]);
     let retries =
@@ -55,7 +55,7 @@ fn settings_count_from_the_next_turn_on_and_for_a_session_that_is_not_open_when_
 }
 
 #[test]
-fn the_model_and_the_title_can_be_changed_and_are_kept() {
+fn changed_model_and_title_survive_restart() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, DOWN);
     let id = server.begin(&json!({ "policy": "none" }));
@@ -92,7 +92,7 @@ fn the_model_and_the_title_can_be_changed_and_are_kept() {
 }
 
 #[test]
-fn of_settings_that_cannot_be_had_none_is_taken() {
+fn invalid_settings_change_nothing() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let id = server.session();
@@ -128,7 +128,7 @@ fn of_settings_that_cannot_be_had_none_is_taken() {
 }
 
 #[test]
-fn what_becomes_of_an_answer_that_breaks_off_is_as_wished_or_as_set() {
+fn after_content_follows_request_then_flag_then_file() {
     let outlast = Outlast::new();
     outlast.write(
         "home/outlast.toml",

@@ -33,7 +33,7 @@ fn events(frames: &[Value], id: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_session_is_followed_from_a_snapshot_and_spoken_to() {
+fn socket_sends_snapshot_then_events_of_prompt() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let id = server.session();
@@ -89,7 +89,7 @@ fn a_session_is_followed_from_a_snapshot_and_spoken_to() {
 }
 
 #[test]
-fn a_wait_is_ended_in_three_ways() {
+fn socket_ends_wait_by_abort_abort_retry_or_retry_now() {
     let outlast = in_real_time();
     outlast.write("home/outlast.toml", AN_HOUR);
     let server = Serve::start(&outlast, "error:503,times=1+ok:text,times=always");
@@ -124,7 +124,7 @@ fn a_wait_is_ended_in_three_ways() {
 }
 
 #[test]
-fn one_socket_follows_many_and_each_once() {
+fn one_socket_follows_many_sessions_without_duplicates() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let ids = [server.session(), server.session(), server.session()];
@@ -161,7 +161,7 @@ fn one_socket_follows_many_and_each_once() {
 }
 
 #[test]
-fn what_is_wrong_is_a_problem_with_the_id_of_its_request() {
+fn invalid_request_gets_problem_with_its_id() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let id = server.session();
@@ -225,7 +225,7 @@ fn what_is_wrong_is_a_problem_with_the_id_of_its_request() {
 }
 
 #[test]
-fn what_is_no_request_is_answered_and_the_socket_stays() {
+fn malformed_message_gets_problem_and_keeps_socket_open() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let id = server.session();

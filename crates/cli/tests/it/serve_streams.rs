@@ -19,7 +19,7 @@ fn number(place: &str) -> (&str, u64) {
 }
 
 #[test]
-fn whoever_comes_without_a_place_gets_a_snapshot_first_and_then_what_happens() {
+fn stream_without_cursor_starts_with_snapshot() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let id = server.session();
@@ -63,7 +63,7 @@ fn uninterrupted_stream(server: &Serve, id: &str) -> Vec<Message> {
 }
 
 #[test]
-fn whoever_comes_back_anywhere_misses_nothing_and_hears_nothing_twice() {
+fn reconnect_at_any_cursor_gets_each_event_once() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, BUSY);
     let id = server.session();
@@ -89,7 +89,7 @@ fn whoever_comes_back_anywhere_misses_nothing_and_hears_nothing_twice() {
 }
 
 #[test]
-fn whoever_comes_back_in_the_middle_goes_on_live() {
+fn reconnect_mid_turn_continues_live() {
     let outlast = in_real_time();
     outlast.write("home/outlast.toml", AN_HOUR);
     let server = Serve::start(&outlast, "overloaded:1");
@@ -110,7 +110,7 @@ fn whoever_comes_back_in_the_middle_goes_on_live() {
 }
 
 #[test]
-fn a_place_that_is_not_known_is_made_good_by_a_snapshot_or_answered_with_gone() {
+fn unknown_cursor_gets_snapshot_or_gone() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, BUSY);
     let id = server.session();
@@ -142,7 +142,7 @@ fn a_place_that_is_not_known_is_made_good_by_a_snapshot_or_answered_with_gone() 
 }
 
 #[test]
-fn lines_without_a_place_begin_now_and_a_place_in_the_address_counts_too() {
+fn ndjson_without_cursor_starts_now_and_sse_takes_after() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let id = server.session();
@@ -164,7 +164,7 @@ fn lines_without_a_place_begin_now_and_a_place_in_the_address_counts_too() {
 }
 
 #[test]
-fn native_events_have_everything_and_the_same_places() {
+fn native_events_are_complete_and_share_cursors() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "overloaded:1");
     let id = server.session();
@@ -206,7 +206,7 @@ fn native_events_have_everything_and_the_same_places() {
 }
 
 #[test]
-fn a_prompt_can_be_followed_by_server_sent_events_too() {
+fn prompt_response_can_be_server_sent_events() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let id = server.session();

@@ -63,7 +63,7 @@ fn is_refused(ask: RequestBuilder, what: &str, token: &str) {
 }
 
 #[test]
-fn nothing_of_the_api_is_answered_without_the_token() {
+fn every_api_path_requires_token() {
     let outlast = Outlast::new();
     let (server, token) = server(&outlast);
     for (method, path) in all(&server, &outlast) {
@@ -86,7 +86,7 @@ fn nothing_of_the_api_is_answered_without_the_token() {
 }
 
 #[test]
-fn the_token_is_brought_in_a_header_and_another_one_is_none() {
+fn only_exact_token_in_header_is_accepted() {
     let outlast = Outlast::new();
     let (server, token) = server(&outlast);
     let last = if token.ends_with('0') { "1" } else { "0" };
@@ -138,7 +138,7 @@ fn the_token_is_brought_in_a_header_and_another_one_is_none() {
 }
 
 #[test]
-fn a_websocket_brings_it_as_a_protocol_too() {
+fn websocket_accepts_token_as_subprotocol() {
     let outlast = Outlast::new();
     let (server, token) = server(&outlast);
     let protocol = |token: &str| format!("outlast.token.{token}");
@@ -170,7 +170,7 @@ fn a_websocket_brings_it_as_a_protocol_too() {
 }
 
 #[test]
-fn the_token_is_made_once_and_read_by_nobody_else() {
+fn token_is_created_once_with_private_file_mode() {
     let outlast = Outlast::new();
     let (server, token) = server(&outlast);
     let file = outlast.home().join("serve.token");
@@ -186,7 +186,7 @@ fn the_token_is_made_once_and_read_by_nobody_else() {
 }
 
 #[test]
-fn beyond_this_machine_the_token_is_always_needed() {
+fn non_loopback_listener_requires_token() {
     let outlast = Outlast::new();
     let mut command = outlast.command(&["serve", "--listen", "0.0.0.0:0", "--model", "ok"]);
     let mut server = Serve::spawn(&mut command);
@@ -202,7 +202,7 @@ fn beyond_this_machine_the_token_is_always_needed() {
 }
 
 #[test]
-fn on_this_machine_none_is_needed_and_none_is_made() {
+fn loopback_listener_needs_and_creates_no_token() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok");
     assert_eq!(server.ask("GET", "/api/sessions").send().status, 200);

@@ -41,7 +41,7 @@ fn check(server: &Serve, wishes: &Value, prompts: &[&str], seals: &[&str]) -> Tr
 }
 
 #[test]
-fn a_snapshot_says_what_was_heard_live_whatever_happened() {
+fn snapshot_matches_live_events_for_every_outcome() {
     let table = [
         ("ok:text,times=always", &["hi"][..], &["completed"][..]),
         ("ok:reasoning,times=always", &["hi"], &["completed"]),
@@ -72,7 +72,7 @@ fn a_snapshot_says_what_was_heard_live_whatever_happened() {
 }
 
 #[test]
-fn so_it_is_with_answers_that_broke_off_and_were_left_taken_back_or_gone_on_with() {
+fn snapshot_matches_live_events_after_truncation() {
     let outlast = Outlast::new();
     let server = Serve::with(&outlast, &["--policy", "session"]);
     for model in [
@@ -106,7 +106,7 @@ fn so_it_is_with_answers_that_broke_off_and_were_left_taken_back_or_gone_on_with
 }
 
 #[test]
-fn so_it_is_in_every_dialect() {
+fn snapshot_matches_live_events_for_every_provider() {
     let mock = MockServer::start();
     let outlast = Outlast::new();
     outlast.write("home/outlast.toml", NO_TIMEOUTS);
@@ -133,7 +133,7 @@ fn so_it_is_in_every_dialect() {
 }
 
 #[test]
-fn so_it_is_with_what_was_said_meanwhile() {
+fn snapshot_matches_live_events_with_queued_messages() {
     let outlast = in_real_time();
     let arguments = ["--model", "ok:agent,times=always", "--allow", "bash"];
     let server = Serve::with(&outlast, &arguments);
@@ -165,7 +165,7 @@ fn so_it_is_with_what_was_said_meanwhile() {
 }
 
 #[test]
-fn an_answer_that_was_aborted_stays_as_far_as_it_had_come() {
+fn aborted_completion_keeps_its_partial_text() {
     let outlast = in_real_time();
     let server = Serve::start(&outlast, "stall:3,of=text");
     let id = server.session();
@@ -186,7 +186,7 @@ fn an_answer_that_was_aborted_stays_as_far_as_it_had_come() {
 }
 
 #[test]
-fn a_turn_that_is_tried_again_is_about_the_same() {
+fn resume_of_failed_turn_shows_same_input_again() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "error:400");
     let id = server.session();

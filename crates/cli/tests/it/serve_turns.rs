@@ -18,7 +18,7 @@ fn waiting(model: &str) -> (Outlast, Serve, String) {
 }
 
 #[test]
-fn a_good_turn_is_told_from_its_start_to_its_seal() {
+fn successful_turn_streams_all_events_to_seal() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:reasoning,times=always");
     let id = server.session();
@@ -63,7 +63,7 @@ fn a_good_turn_is_told_from_its_start_to_its_seal() {
 }
 
 #[test]
-fn every_retry_is_told_once_with_these_fields_and_no_others() {
+fn each_retry_is_one_event_with_exact_fields() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "overloaded:2");
     let id = server.session();
@@ -95,7 +95,7 @@ fn every_retry_is_told_once_with_these_fields_and_no_others() {
 }
 
 #[test]
-fn a_retry_is_told_before_it_is_waited_for_and_can_be_made_at_once() {
+fn retry_is_announced_before_wait_and_retry_now_ends_it() {
     let (_outlast, server, id) = waiting("overloaded:1");
     let mut turn = server.prompt_and_follow(&id, "hi");
     let retry = turn.until("provider-retry").pop().unwrap();
@@ -130,7 +130,7 @@ fn a_retry_is_told_before_it_is_waited_for_and_can_be_made_at_once() {
 }
 
 #[test]
-fn what_is_given_up_ends_with_its_error_once() {
+fn exhausted_retries_end_with_one_error() {
     let outlast = Outlast::new();
     let server = Serve::with(&outlast, &["--model", DOWN, "--policy", "session"]);
     let id = server.session();
@@ -163,7 +163,7 @@ fn what_is_given_up_ends_with_its_error_once() {
 }
 
 #[test]
-fn a_wait_that_is_ended_ends_the_turn_with_its_error_and_an_abort_without() {
+fn abort_retry_ends_with_error_and_abort_without() {
     let (_outlast, server, _) = waiting(DOWN);
     let table = [
         ("abort", &["sealed"][..], "aborted"),
@@ -189,7 +189,7 @@ fn a_wait_that_is_ended_ends_the_turn_with_its_error_and_an_abort_without() {
 }
 
 #[test]
-fn orders_about_a_turn_that_is_not_there_are_no_mistake() {
+fn turn_commands_without_turn_do_nothing() {
     let outlast = Outlast::new();
     let server = Serve::start(&outlast, "ok:text,times=always");
     let id = server.session();
@@ -205,7 +205,7 @@ fn orders_about_a_turn_that_is_not_there_are_no_mistake() {
 }
 
 #[test]
-fn whoever_hangs_up_ends_nothing() {
+fn client_disconnect_does_not_end_turn() {
     let (_outlast, server, id) = waiting("overloaded:1+drip:20,times=always");
     // During the wait, and in the middle of a completion.
     let mut turn = server.prompt_and_follow(&id, "hi");

@@ -34,7 +34,7 @@ fn two_sessions(outlast: &Outlast) {
 // --- Continuing ---
 
 #[test]
-fn the_next_prompt_is_asked_as_the_one_before_and_knows_what_was_said() {
+fn continued_prompt_keeps_model_and_history() {
     let mock = MockServer::start();
     let outlast = &mock.outlast;
     assert_eq!(mock.ask("openai", &["--model", "ok"]).code, 0);
@@ -64,7 +64,7 @@ fn the_next_prompt_is_asked_as_the_one_before_and_knows_what_was_said() {
 }
 
 #[test]
-fn the_last_session_is_that_of_the_folder() {
+fn continue_uses_last_session_of_folder() {
     let outlast = Outlast::new();
     outlast.write("elsewhere/file", "");
     let ask = |folder: &str, arguments: &[&str]| {
@@ -97,7 +97,7 @@ fn the_last_session_is_that_of_the_folder() {
 }
 
 #[test]
-fn a_name_that_fits_no_session_or_several_is_a_mistake_and_changes_nothing() {
+fn unknown_or_ambiguous_session_id_is_an_error() {
     let outlast = Outlast::new();
     two_sessions(&outlast);
     let before = listed(&outlast);
@@ -135,7 +135,7 @@ fn a_name_that_fits_no_session_or_several_is_a_mistake_and_changes_nothing() {
 }
 
 #[test]
-fn a_session_whose_last_turn_is_not_finished_is_to_be_resumed_first() {
+fn prompt_in_unfinished_session_requires_resume() {
     let outlast = Outlast::new();
     let turns = [vec![prompt("What?", typed("ok"))]];
     written::session(&outlast, FIRST, &turns, LeftAs::Abandoned);
@@ -152,7 +152,7 @@ fn a_session_whose_last_turn_is_not_finished_is_to_be_resumed_first() {
 }
 
 #[test]
-fn a_prompt_without_a_session_writes_none_and_goes_on_with_none() {
+fn no_session_flag_writes_no_journal_and_rejects_continue() {
     let outlast = Outlast::new();
     let ran = outlast.run(&["-p", "x", "--model", "ok", "--no-session"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
@@ -167,7 +167,7 @@ fn a_prompt_without_a_session_writes_none_and_goes_on_with_none() {
 // --- Showing ---
 
 #[test]
-fn what_was_said_can_neither_command_the_terminal_nor_the_page() {
+fn hostile_text_is_escaped_in_terminal_and_exports() {
     let outlast = Outlast::new();
     let hostile =
         "\u{1b}]0;gone\u{7}<script>alert(1)</script>\u{9b}2J\n# Turn 99\n```\n=== Turn 99 ===";
@@ -215,7 +215,7 @@ fn what_was_said_can_neither_command_the_terminal_nor_the_page() {
 // --- Deleting ---
 
 #[test]
-fn sessions_are_deleted_by_name_or_by_age_and_those_that_are_not_finished_stay() {
+fn delete_works_by_id_and_by_age_of_finished_sessions() {
     const THIRD: &str = "01900000-0000-7000-8000-000000000003";
     let outlast = Outlast::new();
     two_sessions(&outlast);
@@ -245,7 +245,7 @@ fn sessions_are_deleted_by_name_or_by_age_and_those_that_are_not_finished_stay()
 // --- Broken files ---
 
 #[test]
-fn damaged_sessions_are_put_aside_by_a_prompt_and_touched_by_nothing_else() {
+fn damaged_sessions_file_is_replaced_only_by_prompt() {
     let outlast = Outlast::new();
     assert_eq!(outlast.run(&["-p", "x", "--model", "ok"]).code, 0);
     let file = outlast.home().join("sessions.db");
@@ -290,7 +290,7 @@ fn damaged_sessions_are_put_aside_by_a_prompt_and_touched_by_nothing_else() {
 }
 
 #[test]
-fn a_prompt_that_cannot_be_written_down_is_answered_and_says_so() {
+fn prompt_without_writable_journal_succeeds_with_warning() {
     let outlast = Outlast::new();
     outlast.write("file", "");
     outlast.write("taken/VERSION", "1\n");

@@ -28,7 +28,7 @@ fn warnings(ran: &CommandResult) -> Vec<&str> {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_never_stops_a_prompt_and_is_named_once() {
+fn unusable_shared_state_warns_once_and_prompt_succeeds() {
     let remove = |home: &std::path::Path| {
         for name in ["outlast.db", "outlast.db-wal", "outlast.db-shm"] {
             std::fs::remove_file(home.join(name)).ok();
@@ -70,7 +70,7 @@ fn a_file_that_cannot_be_used_never_stops_a_prompt_and_is_named_once() {
 }
 
 #[test]
-fn a_full_disk_never_stops_a_prompt() {
+fn full_disk_does_not_stop_prompt() {
     let mock = MockServer::start();
     let inner = mock.command("openai", &["--model", "overloaded:2"]);
     // A file may not grow beyond half a kilobyte; writes are refused as on a full disk.
@@ -87,7 +87,7 @@ fn a_full_disk_never_stops_a_prompt() {
 }
 
 #[test]
-fn when_the_one_that_probes_is_killed_another_takes_over() {
+fn waiting_process_takes_over_probe_of_killed_one() {
     const SCALE: NonZeroU32 = NonZeroU32::new(10).unwrap();
     let mock = MockServer::start_in(Outlast {
         // A lease of a minute leaves the probing process six seconds to renew it.
@@ -139,7 +139,7 @@ fn when_the_one_that_probes_is_killed_another_takes_over() {
 }
 
 #[test]
-fn what_is_learnt_in_one_place_says_nothing_about_another() {
+fn usage_limit_at_one_base_url_does_not_block_another() {
     let (limited, well) = (MockServer::start(), MockServer::start());
     let ask = |mock: &MockServer, policy: &str| {
         let url = mock.url();
@@ -171,7 +171,7 @@ fn what_is_learnt_in_one_place_says_nothing_about_another() {
 }
 
 #[test]
-fn accounts_are_listed_with_their_state_and_can_be_freed() {
+fn accounts_are_listed_with_state_and_can_be_unblocked() {
     let mock = with_home(|_| {});
     mock.control("DELETE", "/_outlast/requests", "");
     let settings = format!(

@@ -18,12 +18,12 @@ fn table(more: &str) -> String {
 }
 
 #[test]
-fn an_outage_is_a_table() {
+fn outage_simulation_prints_table() {
     insta::assert_snapshot!(table("--policy standard --policy overnight"));
 }
 
 #[test]
-fn everything_that_can_go_wrong_is_in_the_headline() {
+fn headline_lists_all_configured_faults() {
     let ran = typed(
         "simulate --agents 100 --capacity 10 --length 20m --outage 0 --load 200 --tokens-per-second 100000 \
          --retry-after --dead-probes 1 --store-down 5m..6m30s --seed 7",
@@ -33,7 +33,7 @@ fn everything_that_can_go_wrong_is_in_the_headline() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_trace_and_another_another() {
+fn same_seed_repeats_trace_and_other_seed_changes_it() {
     let traces = |seed: &str| -> Vec<String> {
         let json: Value = serde_json::from_str(&table(&format!("--json --seed {seed}"))).unwrap();
         assert_eq!(json["outage"]["to_ms"], 900_000);
@@ -53,7 +53,7 @@ fn the_same_seed_gives_the_same_trace_and_another_another() {
 }
 
 #[test]
-fn the_plot_is_a_picture_with_a_panel_for_each_strategy() {
+fn plot_is_svg_with_panel_per_strategy() {
     let outlast = Outlast::new();
     let line = format!("{SMALL} --plot plot.svg");
     let ran = outlast.run(&line.split_whitespace().collect::<Vec<_>>());
@@ -72,7 +72,7 @@ fn the_plot_is_a_picture_with_a_panel_for_each_strategy() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_flag_and_what_to_write_instead() {
+fn invalid_flag_is_named_with_valid_values() {
     let table = [
         ("--agents 0", "'--agents <N>': 0 is not in 1..=100000"),
         (

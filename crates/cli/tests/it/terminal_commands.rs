@@ -5,7 +5,7 @@ use crate::terminal_driver::Pane;
 use crate::written;
 
 #[test]
-fn a_slash_lists_commands_and_keys_choose_among_them() {
+fn slash_lists_commands_and_keys_select_one() {
     let outlast = Outlast::new();
     let pane = Pane::chat(&outlast, &["--model", "ok"]);
     pane.is_ready();
@@ -32,7 +32,7 @@ fn a_slash_lists_commands_and_keys_choose_among_them() {
 }
 
 #[test]
-fn an_unknown_command_names_the_nearest_and_can_be_mended() {
+fn unknown_command_suggests_nearest_and_stays_editable() {
     let outlast = Outlast::new();
     let pane = Pane::chat(&outlast, &["--model", "ok"]);
     pane.is_ready();
@@ -62,7 +62,7 @@ fn help_tells_commands_and_keys() {
 }
 
 #[test]
-fn another_model_is_asked_from_the_next_message_on() {
+fn model_command_applies_from_next_message() {
     let outlast = Outlast::new();
     let pane = Pane::chat(&outlast, &["--model", "ok"]);
     pane.is_ready();
@@ -79,7 +79,7 @@ fn another_model_is_asked_from_the_next_message_on() {
 }
 
 #[test]
-fn sessions_are_begun_left_and_gone_on_with() {
+fn sessions_can_be_created_switched_and_continued() {
     let outlast = Outlast::new();
     let pane = Pane::chat(&outlast, &["--model", "ok"]);
     pane.is_ready();
@@ -114,7 +114,7 @@ fn sessions_are_begun_left_and_gone_on_with() {
 }
 
 #[test]
-fn a_session_in_which_something_runs_is_not_left() {
+fn new_and_compact_are_refused_while_turn_runs() {
     let outlast = Outlast {
         scale: "1",
         ..Outlast::new()
@@ -135,7 +135,7 @@ fn a_session_in_which_something_runs_is_not_left() {
 }
 
 #[test]
-fn a_conversation_is_made_smaller_on_demand() {
+fn compact_command_shrinks_conversation() {
     const ID: &str = "01900000-0000-7000-8000-000000000001";
     let outlast = Outlast::new();
     written::long_session(&outlast, ID, "ok");
@@ -151,7 +151,7 @@ fn a_conversation_is_made_smaller_on_demand() {
 }
 
 #[test]
-fn accounts_are_told() {
+fn accounts_command_shows_accounts() {
     let outlast = Outlast::new();
     let pane = Pane::chat(&outlast, &["--model", "ok"]);
     pane.is_ready();
@@ -161,7 +161,7 @@ fn accounts_are_told() {
 }
 
 #[test]
-fn what_was_said_before_is_looked_through() {
+fn up_and_down_browse_earlier_messages() {
     let outlast = Outlast::new();
     let pane = Pane::chat(&outlast, &["--model", "ok"]);
     pane.is_ready();

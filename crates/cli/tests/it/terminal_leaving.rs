@@ -49,7 +49,7 @@ fn is_given_back(pane: &Pane) {
 }
 
 #[test]
-fn a_signal_gives_the_terminal_back_and_the_wait_can_be_carried_on() {
+fn signal_restores_terminal_and_wait_can_be_resumed() {
     for (signal, code) in [("-TERM", 143), ("-HUP", 129)] {
         let outlast = waiting();
         let pane = Pane::shell(&outlast, &["sh"]);
@@ -76,7 +76,7 @@ fn a_signal_gives_the_terminal_back_and_the_wait_can_be_carried_on() {
 }
 
 #[test]
-fn when_the_terminal_is_gone_so_is_the_chat_and_the_wait_can_be_carried_on() {
+fn closed_terminal_ends_chat_and_wait_can_be_resumed() {
     let outlast = waiting();
     let pane = Pane::chat(&outlast, &["--model", "overloaded:1"]);
     pane.is_ready();
@@ -93,7 +93,7 @@ fn when_the_terminal_is_gone_so_is_the_chat_and_the_wait_can_be_carried_on() {
 }
 
 #[test]
-fn who_leaves_is_told_how_to_go_on() {
+fn leaving_prints_how_to_continue() {
     let ways: [(&str, &[&[&str]]); 4] = [
         ("ctrl-c", &[&["C-c"], &["C-c"]]),
         ("ctrl-d", &[&["C-d"]]),
@@ -131,7 +131,7 @@ fn who_leaves_is_told_how_to_go_on() {
 }
 
 #[test]
-fn ctrl_c_takes_one_thing_at_a_time() {
+fn ctrl_c_clears_draft_then_interrupts_then_leaves() {
     let outlast = Outlast {
         scale: "1",
         ..Outlast::new()
@@ -163,7 +163,7 @@ fn ctrl_c_takes_one_thing_at_a_time() {
 }
 
 #[test]
-fn ctrl_z_gives_the_shell_its_terminal_until_the_chat_is_wanted_again() {
+fn ctrl_z_suspends_chat_and_fg_restores_it() {
     let outlast = waiting();
     let pane = Pane::shell(&outlast, &["bash", "--norc", "-i"]);
     start(&pane, "--model overloaded:1");

@@ -41,7 +41,7 @@ fn piped(outlast: &Outlast, arguments: &[&str], lines: &str) -> CommandResult {
 }
 
 #[test]
-fn lines_from_a_pipe_are_taken_one_at_a_time() {
+fn piped_lines_are_handled_one_at_a_time() {
     let outlast = with_delay(1);
     let lines = "Say hello\n/policy standard\nAnd again\n/new\n/sessions\n";
     let ran = piped(&outlast, &["--model", "overloaded:1"], lines);
@@ -70,7 +70,7 @@ fn same_every_time(text: &str) -> String {
 }
 
 #[test]
-fn escapes_do_not_reach_who_reads_line_by_line() {
+fn plain_output_contains_no_escapes() {
     let outlast = Outlast::new();
     let ran = piped(&outlast, &["--model", "ok:escapes"], "Say hello\n");
     assert!(
@@ -89,7 +89,7 @@ fn escapes_do_not_reach_who_reads_line_by_line() {
 }
 
 #[test]
-fn a_question_is_answered_by_a_line() {
+fn typed_line_approves_or_refuses_tool() {
     let outlast = Outlast::new();
     let is_made = |name: &str| outlast.folder.path().join(name).exists();
     let make = |name: &str| format!("call bash {{\"command\":\"touch {name}\"}}\n");
@@ -151,7 +151,7 @@ fn ctrl_c_interrupts_and_then_leaves() {
 }
 
 #[test]
-fn the_end_of_the_input_leaves() {
+fn end_of_input_leaves_chat() {
     let outlast = Outlast::new();
     let pane = plain(&outlast, &["--model", "ok"]);
     pane.say("Say hello");
@@ -162,7 +162,7 @@ fn the_end_of_the_input_leaves() {
 }
 
 #[test]
-fn a_terminal_that_knows_nothing_gets_lines() {
+fn dumb_terminal_gets_plain_chat() {
     let outlast = Outlast::new();
     let mut command = outlast.command(&["--model", "ok"]);
     command.env("TERM", "dumb");
@@ -175,7 +175,7 @@ fn a_terminal_that_knows_nothing_gets_lines() {
 }
 
 #[test]
-fn without_a_terminal_there_is_a_remedy() {
+fn chat_without_terminal_fails_with_hint() {
     let outlast = Outlast::new();
     let ran = outlast.run(&[]);
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));

@@ -30,7 +30,7 @@ fn make(name: &str) -> String {
 }
 
 #[test]
-fn a_letter_answers_a_question() {
+fn approval_keys_allow_or_refuse_tool() {
     let outlast = Outlast::new();
     let is_made = |name: &str| outlast.folder.path().join(name).exists();
     let pane = Pane::chat(&outlast, &["--model", AGENT]);
@@ -68,7 +68,7 @@ fn a_letter_answers_a_question() {
 }
 
 #[test]
-fn esc_says_no_and_the_turn_goes_on() {
+fn esc_refuses_tool_and_turn_continues() {
     let outlast = Outlast::new();
     let pane = Pane::chat(&outlast, &["--model", AGENT]);
     pane.is_ready();
@@ -82,7 +82,7 @@ fn esc_says_no_and_the_turn_goes_on() {
 }
 
 #[test]
-fn a_question_that_comes_while_something_is_written_is_not_answered_by_letters() {
+fn keys_typed_into_draft_do_not_approve_tool() {
     // In real time, so that the tool does not time out.
     let outlast = Outlast {
         scale: "1",
@@ -114,7 +114,7 @@ fn a_question_that_comes_while_something_is_written_is_not_answered_by_letters()
 }
 
 #[test]
-fn a_question_is_there_on_the_smallest_of_screens() {
+fn tool_question_fits_on_small_screen() {
     let outlast = Outlast::new();
     let pane = Pane::of(&outlast.command(&["--model", AGENT]), (30, 6));
     pane.is_ready();

@@ -34,7 +34,7 @@ fn is_not_garbled(pane: &Pane) {
 }
 
 #[test]
-fn a_countdown_goes_on_while_the_screen_changes_its_size() {
+fn countdown_continues_during_resize() {
     let outlast = waiting(59);
     let pane = Pane::chat(&outlast, &["--model", "overloaded:1"]);
     pane.is_ready();
@@ -73,7 +73,7 @@ fn is_in_order(screen: &str) -> bool {
 }
 
 #[test]
-fn an_answer_goes_on_coming_in_while_the_screen_changes_its_size() {
+fn completion_keeps_streaming_during_resize() {
     let outlast = Outlast {
         scale: "1",
         ..Outlast::new()
@@ -113,7 +113,7 @@ fn an_answer_goes_on_coming_in_while_the_screen_changes_its_size() {
 }
 
 #[test]
-fn a_chat_begins_on_the_smallest_of_screens() {
+fn chat_starts_on_smallest_screen() {
     let outlast = waiting(59);
     let command = outlast.command(&["--model", "overloaded:1"]);
     let pane = Pane::of(&command, (10, 3));
@@ -134,7 +134,7 @@ fn a_chat_begins_on_the_smallest_of_screens() {
 }
 
 #[test]
-fn a_chat_fills_the_largest_of_screens() {
+fn chat_fills_largest_screen() {
     let outlast = waiting(59);
     let command = outlast.command(&["--model", "overloaded:1"]);
     let pane = Pane::of(&command, (200, 60));

@@ -97,7 +97,7 @@ fn esc_interrupts_a_tool() {
 }
 
 #[test]
-fn r_retries_now_and_is_a_letter_while_something_is_written() {
+fn r_retries_now_unless_text_is_being_typed() {
     let outlast = with_delay(200);
     let pane = Pane::chat(&outlast, &["--model", "overloaded:1"]);
     pane.is_ready();
@@ -114,7 +114,7 @@ fn r_retries_now_and_is_a_letter_while_something_is_written() {
 }
 
 #[test]
-fn slash_retry_hastens_a_wait_and_tries_a_failed_turn_again() {
+fn retry_command_ends_wait_and_repeats_failed_turn() {
     let outlast = with_delay(200);
     let pane = Pane::chat(&outlast, &["--model", "overloaded:2"]);
     pane.is_ready();
@@ -133,7 +133,7 @@ fn slash_retry_hastens_a_wait_and_tries_a_failed_turn_again() {
 }
 
 #[test]
-fn when_all_retries_fail_the_last_error_is_told() {
+fn exhausted_retries_show_last_error() {
     let outlast = Outlast::new();
     let pane = Pane::chat(&outlast, &["--model", "overloaded:9"]);
     pane.is_ready();
@@ -167,7 +167,7 @@ fn retries_can_be_switched_off_and_on() {
 }
 
 #[test]
-fn what_is_said_during_a_wait_waits_with_it_and_comes_back_when_that_is_cancelled() {
+fn message_queued_during_wait_returns_when_cancelled() {
     let outlast = with_delay(200);
     let pane = Pane::chat(&outlast, &["--model", "overloaded:2"]);
     pane.is_ready();

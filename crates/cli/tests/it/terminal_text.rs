@@ -23,7 +23,7 @@ fn prompts(outlast: &Outlast) -> Vec<String> {
 }
 
 #[test]
-fn a_megabyte_is_pasted_as_a_few_words_and_sent_whole() {
+fn large_paste_is_shown_abbreviated_and_sent_complete() {
     let line = "a line of a file that somebody wants to talk about, 64 bytes\r\n";
     let pasted: String = line
         .replace('\r', "")
@@ -51,7 +51,7 @@ fn a_megabyte_is_pasted_as_a_few_words_and_sent_whole() {
 }
 
 #[test]
-fn lines_that_are_pasted_are_not_sent_by_themselves() {
+fn pasted_lines_are_not_sent_before_enter() {
     let outlast = Outlast::new();
     let pane = Pane::chat(&outlast, &["--model", "ok"]);
     pane.is_ready();
@@ -78,7 +78,7 @@ fn has_colours(screen: &str) -> bool {
 }
 
 #[test]
-fn who_wants_no_colours_gets_none() {
+fn no_color_variable_disables_colours() {
     for (setting, expected) in [(None, true), (Some(""), true), (Some("1"), false)] {
         let outlast = Outlast::new();
         let mut command = outlast.command(&["--model", AGENT, "--allow", "bash"]);
@@ -102,7 +102,7 @@ fn who_wants_no_colours_gets_none() {
 const STATE: &str = "#{pane_title} #{cursor_flag} #{alternate_on} #{mouse_standard_flag} #{insert_flag} #{origin_flag}";
 
 #[test]
-fn escapes_in_an_answer_command_nothing() {
+fn escapes_in_completion_do_not_reach_terminal() {
     let outlast = Outlast::new();
     let pane = Pane::chat(&outlast, &["--model", "ok:escapes"]);
     pane.is_ready();
@@ -116,7 +116,7 @@ fn escapes_in_an_answer_command_nothing() {
 }
 
 #[test]
-fn escapes_of_a_tool_command_nothing() {
+fn escapes_in_tool_output_do_not_reach_terminal() {
     let outlast = Outlast::new();
     let pane = Pane::chat(&outlast, &["--model", AGENT, "--allow", "bash"]);
     pane.is_ready();

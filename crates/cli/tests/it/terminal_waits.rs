@@ -32,7 +32,7 @@ fn chat(mock: &MockServer, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn a_long_wait_tells_the_time_of_day() {
+fn long_wait_shows_time_of_day() {
     let outlast = Outlast {
         scale: "1",
         ..Outlast::new()
@@ -60,7 +60,7 @@ fn a_long_wait_tells_the_time_of_day() {
 }
 
 #[test]
-fn a_chat_goes_on_early_when_another_one_was_answered() {
+fn success_of_other_chat_ends_wait_early() {
     let mock = server();
     script(&mock, "overloaded");
     let waiting = Pane::of(&chat(&mock, &["--model", "m"]), DEFAULT_SIZE);
@@ -77,7 +77,7 @@ fn a_chat_goes_on_early_when_another_one_was_answered() {
 }
 
 #[test]
-fn what_another_one_is_told_moves_the_countdown_and_esc_cancels_the_retry() {
+fn retry_after_of_other_chat_moves_countdown() {
     let mock = server();
     script(&mock, "overloaded");
     let waiting = Pane::of(&chat(&mock, &["--model", "m"]), DEFAULT_SIZE);
@@ -98,7 +98,7 @@ fn what_another_one_is_told_moves_the_countdown_and_esc_cancels_the_retry() {
 }
 
 #[test]
-fn a_wait_goes_on_for_the_rest_of_its_time_after_a_kill() {
+fn killed_wait_resumes_with_remaining_time() {
     let mock = server();
     let pane = Pane::of(&chat(&mock, &["--model", "overloaded:1"]), DEFAULT_SIZE);
     pane.is_ready();

@@ -37,7 +37,7 @@ fn is_running(process: &str) -> bool {
 // --- Permissions ---
 
 #[test]
-fn without_permission_and_without_a_person_nothing_is_changed() {
+fn unapproved_tools_do_not_run_unattended() {
     let outlast = Outlast::new();
     let prompt = "call write {\"path\":\"made.txt\",\"content\":\"new\"}\ncall bash {\"command\":\"touch made.txt\"}";
     let ran = outlast.run(&["-p", prompt, "--model", AGENT]);
@@ -54,7 +54,7 @@ fn without_permission_and_without_a_person_nothing_is_changed() {
 }
 
 #[test]
-fn a_permission_counts_for_its_prompt_and_not_for_the_next() {
+fn permission_applies_to_its_prompt_only() {
     let outlast = Outlast::new();
     let prompt = "call write {\"path\":\"made.txt\",\"content\":\"new\"}";
     let made = outlast.folder.path().join("made.txt");
@@ -68,7 +68,7 @@ fn a_permission_counts_for_its_prompt_and_not_for_the_next() {
 }
 
 #[test]
-fn tools_are_offered_unless_nobody_wants_them() {
+fn tools_are_offered_unless_no_tools_is_set() {
     let mock = MockServer::start();
     for further in [[].as_slice(), &["--no-tools"]] {
         let ran = mock.ask("openai", &[&["--model", "ok"], further].concat());
@@ -84,7 +84,7 @@ fn tools_are_offered_unless_nobody_wants_them() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_signal_in_the_middle_of_a_tool_leaves_no_process_and_the_model_is_told() {
+fn signal_during_tool_kills_it_and_resume_reports_it() {
     for (signal, code) in [("-TERM", 143), ("-HUP", 129)] {
         // With a scaled clock, the tool would soon time out.
         let outlast = Outlast {
@@ -160,7 +160,7 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 }
 
 #[test]
-fn a_command_that_prints_its_environment_has_no_key_to_print() {
+fn tool_environment_contains_no_api_keys() {
     const OF_ACCOUNT: &str = "planted-account-key-0d41c2";
     let mock = MockServer::start();
     let outlast = &mock.outlast;

@@ -23,7 +23,7 @@ fn base_url(outlast: &Outlast) -> String {
 }
 
 #[test]
-fn a_project_redirects_nothing_until_it_is_trusted() {
+fn untrusted_project_cannot_redirect_requests() {
     let outlast = Outlast::new();
     outlast.write("outlast.toml", PROJECT);
     let ask = || {
@@ -59,7 +59,7 @@ fn a_project_redirects_nothing_until_it_is_trusted() {
 }
 
 #[test]
-fn the_folder_is_the_one_of_the_projects_file() {
+fn trust_applies_to_folder_of_project_file() {
     let outlast = Outlast::new();
     outlast.write("repository/.git/HEAD", "");
     outlast.write("repository/outlast.toml", PROJECT);
@@ -87,7 +87,7 @@ fn the_folder_is_the_one_of_the_projects_file() {
 }
 
 #[test]
-fn a_link_leads_to_the_same_folder() {
+fn trust_follows_symlink_to_real_folder() {
     let outlast = Outlast::new();
     outlast.write("real/outlast.toml", PROJECT);
     let at = |path: &str| outlast.folder.path().join(path);
@@ -107,7 +107,7 @@ fn a_link_leads_to_the_same_folder() {
 }
 
 #[test]
-fn what_is_no_folder_is_not_trusted() {
+fn trusting_missing_folder_or_file_is_an_error() {
     let outlast = Outlast::new();
     outlast.write("file", "");
     for (folder, part) in [("nowhere", "No such file"), ("file", "it is not a folder")] {
@@ -118,7 +118,7 @@ fn what_is_no_folder_is_not_trusted() {
 }
 
 #[test]
-fn ten_at_once_are_all_kept() {
+fn concurrent_trust_commands_are_all_recorded() {
     let outlast = Outlast::new();
     let names: Vec<String> = (0..10).map(|n| format!("project{n}")).collect();
     for name in &names {
@@ -153,7 +153,7 @@ fn ten_at_once_are_all_kept() {
 }
 
 #[test]
-fn a_damaged_list_is_named_with_its_remedy_and_left_alone() {
+fn damaged_trust_list_is_an_error_and_left_unchanged() {
     let outlast = Outlast::new();
     outlast.write("outlast.toml", PROJECT);
     assert_eq!(outlast.run(&["trust"]).code, 0);

@@ -46,7 +46,7 @@ fn states(outlast: &Outlast) -> Vec<String> {
 // --- signals ---
 
 #[test]
-fn what_is_not_written_down_ends_with_the_signals_own_code() {
+fn signal_without_session_exits_with_its_own_code() {
     for (name, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
         let outlast = in_real_time();
         let arguments = [
@@ -64,7 +64,7 @@ fn what_is_not_written_down_ends_with_the_signals_own_code() {
 }
 
 #[test]
-fn whoever_is_started_to_outlive_its_terminal_does() {
+fn ignored_hangup_stays_ignored() {
     let outlast = in_real_time();
     let inner = outlast.command(&["-p", "hi", "--model", "usage-limit:reset=99"]);
     let mut shell = run_script_before("trap '' HUP", &inner);
@@ -76,7 +76,7 @@ fn whoever_is_started_to_outlive_its_terminal_does() {
 }
 
 #[test]
-fn a_second_interrupt_does_not_leave_a_tool_behind_or_a_turn_to_be_resumed() {
+fn second_interrupt_still_kills_tool_and_cancels_turn() {
     let outlast = in_real_time();
     let prompt = "call bash {\"command\":\"trap '' TERM INT; echo $$ >tool; sleep 60\"}";
     let mut command = outlast.command(&["-p", prompt, "--model", AGENT, "--allow", "bash"]);
@@ -100,7 +100,7 @@ fn a_second_interrupt_does_not_leave_a_tool_behind_or_a_turn_to_be_resumed() {
 // --- readers ---
 
 #[test]
-fn a_reader_of_events_that_dies_leaves_the_turn_to_be_resumed() {
+fn closed_event_reader_leaves_turn_resumable() {
     // In real time, so that the turn is still waiting when the write fails.
     let outlast = Outlast {
         scale: "1",
@@ -132,7 +132,7 @@ fn a_reader_of_events_that_dies_leaves_the_turn_to_be_resumed() {
 }
 
 #[test]
-fn an_answer_that_could_not_be_printed_is_said_by_resume() {
+fn completion_lost_to_full_stdout_is_printed_by_resume() {
     let outlast = Outlast::new();
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let mut command = outlast.command(&["-p", "hi", "--model", "ok"]);
@@ -149,7 +149,7 @@ fn an_answer_that_could_not_be_printed_is_said_by_resume() {
 }
 
 #[test]
-fn a_limit_on_the_size_of_files_does_not_kill() {
+fn file_size_limit_does_not_kill_process() {
     let outlast = Outlast::new();
     let inner = outlast.command(&["-p", "hi", "--model", "ok"]);
     let mut shell = run_script_before("ulimit -f 1", &inner);
@@ -161,7 +161,7 @@ fn a_limit_on_the_size_of_files_does_not_kill() {
 // --- settings ---
 
 #[test]
-fn whoever_carries_on_asks_whom_the_prompt_asked_whatever_is_set_now() {
+fn resume_uses_provider_and_model_of_prompt() {
     let mock = MockServer::start_in(Outlast {
         scale: "20",
         ..Outlast::new()
@@ -187,7 +187,7 @@ fn whoever_carries_on_asks_whom_the_prompt_asked_whatever_is_set_now() {
 }
 
 #[test]
-fn the_session_in_which_something_happened_last_is_the_first_whatever_the_clock_said() {
+fn sessions_list_orders_by_activity_despite_clock_change() {
     let mut outlast = Outlast {
         scale: "36000",
         ..Outlast::new()
@@ -205,7 +205,7 @@ fn the_session_in_which_something_happened_last_is_the_first_whatever_the_clock_
 }
 
 #[test]
-fn nothing_of_a_deleted_session_is_left_in_the_file() {
+fn deleted_session_leaves_no_text_in_files() {
     let outlast = Outlast::new();
     outlast.run(&["-p", "a very private thing", "--model", "ok"]);
     let holds = || {
@@ -226,7 +226,7 @@ fn nothing_of_a_deleted_session_is_left_in_the_file() {
 // --- tools ---
 
 #[test]
-fn what_says_what_a_model_may_do_is_not_for_it_to_write() {
+fn write_tool_cannot_change_settings_files() {
     let outlast = Outlast::new();
     outlast.write("outlast.toml", "model = \"ok:agent,times=always\"\n");
     assert_eq!(outlast.run(&["trust"]).code, 0);
@@ -276,7 +276,7 @@ fn last_request(mock: &MockServer) -> i64 {
 }
 
 #[test]
-fn a_wait_is_resumed_until_its_time_and_an_overdue_one_is_over_at_once() {
+fn resumed_wait_keeps_its_time_and_skips_overdue_wait() {
     let mock = MockServer::start_in(in_real_time());
     let resume = || {
         let mut command = mock.outlast.command(&["resume"]);

@@ -11,7 +11,7 @@ fn read(data: &[&str]) -> (Vec<Delta>, Option<Failure>) {
 }
 
 #[test]
-fn tool_calls_are_put_together_by_their_index() {
+fn tool_calls_are_assembled_by_index() {
     let block = |index: u32, id: &str| {
         format!(
             r#"{{"type":"content_block_start","index":{index},"content_block":{{"type":"tool_use","id":"{id}","name":"run","input":{{}}}}}}"#
@@ -39,7 +39,7 @@ fn tool_calls_are_put_together_by_their_index() {
 }
 
 #[test]
-fn a_call_that_was_cut_off_is_not_handed_on() {
+fn tool_call_is_dropped_when_stream_is_truncated() {
     let frames = [
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"run","input":{}}}"#,
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{}"}}"#,
@@ -61,7 +61,7 @@ fn because(reason: &str) -> String {
 }
 
 #[test]
-fn a_call_without_arguments_has_none_unless_the_limit_took_them() {
+fn call_without_arguments_gets_empty_object_unless_cut() {
     let none = || call("a", "run", "{}");
     let ended = |reason: &str| read(&[TOOL, BLOCK_STOP, &because(reason)]).0;
     assert_eq!(ended("tool_use"), [none()]);
@@ -73,7 +73,7 @@ fn a_call_without_arguments_has_none_unless_the_limit_took_them() {
 }
 
 #[test]
-fn half_a_call_is_not_handed_on() {
+fn partial_tool_call_is_never_emitted() {
     let (half, rest) = (piece(r#"{"x":"#), piece("1}"));
     let whole = || call("a", "run", r#"{"x":1}"#);
     let stopped = || Delta::Stopped(StopReason::Other);
@@ -92,7 +92,7 @@ fn half_a_call_is_not_handed_on() {
 }
 
 #[test]
-fn thinking_whose_block_did_not_end_is_proven_by_its_signature() {
+fn unclosed_thinking_block_counts_only_when_signed() {
     let start = r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"Hm"}}"#;
     let signature = r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"s=="}}"#;
     let is_done = |delta: &Delta| matches!(delta, Delta::ReasoningDone(_));
@@ -102,7 +102,7 @@ fn thinking_whose_block_did_not_end_is_proven_by_its_signature() {
 }
 
 #[test]
-fn input_keeps_its_words_and_pieces_win_over_it() {
+fn tool_input_is_kept_verbatim_and_deltas_override_it() {
     let input = r#"{"z": 1.0, "a": 12345678901234567890123}"#;
     let block = format!(r#"{{"type":"tool_use","id":"a","name":"run","input":{input}}}"#);
     let start = format!(r#"{{"type":"content_block_start","index":0,"content_block":{block}}}"#);
@@ -125,7 +125,7 @@ fn input_keeps_its_words_and_pieces_win_over_it() {
 }
 
 #[test]
-fn usage_is_not_taken_back() {
+fn later_empty_usage_does_not_reset_counts() {
     let used = |usage: &str| format!(r#"{{"type":"message_delta","usage":{usage}}}"#);
     let reports = [
         r#"{"input_tokens":3,"output_tokens":4}"#,
@@ -144,7 +144,7 @@ fn usage_is_not_taken_back() {
 }
 
 #[test]
-fn only_what_belongs_to_an_answer_moves_it_on() {
+fn only_completion_events_count_as_progress() {
     let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":1}}}"#;
     let frames = [
         r#"{"type":"ping"}"#,
@@ -164,7 +164,7 @@ fn only_what_belongs_to_an_answer_moves_it_on() {
 }
 
 #[test]
-fn a_character_in_two_halves_is_whole() {
+fn surrogate_pair_split_across_deltas_is_joined() {
     let half = |text: &str| {
         format!(
             r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{text}"}}}}"#
@@ -176,7 +176,7 @@ fn a_character_in_two_halves_is_whole() {
 }
 
 #[test]
-fn hidden_reasoning_is_kept_as_it_came() {
+fn redacted_thinking_is_kept_verbatim() {
     let frames = [
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"redacted_thinking","data":"Em/+=="}}"#,
     ];
@@ -207,7 +207,7 @@ fn unknown_frames_and_fields_are_skipped() {
 }
 
 #[test]
-fn errors_in_the_stream_are_failures_with_their_codes() {
+fn stream_errors_are_failures_with_their_cause() {
     let table = [
         (
             r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
@@ -242,7 +242,7 @@ fn errors_in_the_stream_are_failures_with_their_codes() {
 }
 
 #[test]
-fn a_whole_message_says_the_same() {
+fn non_streamed_message_decodes_to_deltas() {
     let body = r#"{"type":"message","content":[{"type":"thinking","thinking":"Hm","signature":"s=="},
         {"type":"text","text":"Hello"},{"type":"tool_use","id":"a","name":"run","input":{"x":1}}],
         "stop_reason":"tool_use","usage":{"input_tokens":3,"output_tokens":4}}"#;
@@ -269,7 +269,7 @@ fn a_whole_message_says_the_same() {
 }
 
 #[test]
-fn an_error_or_half_a_message_is_no_answer() {
+fn error_or_truncated_message_is_a_failure() {
     let body = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     let failure = decode_response("p", body, NOW).unwrap_err();
     assert_eq!(classify(&failure).cause, Cause::Overloaded);
@@ -281,7 +281,7 @@ fn an_error_or_half_a_message_is_no_answer() {
 }
 
 #[test]
-fn an_event_that_is_named_an_error_is_one() {
+fn error_event_is_failure_unless_its_data_is_known() {
     for data in [r#"{"oops":1}"#, "Overloaded", r#"{"message":"Overl"#] {
         assert!(
             read_named(Dialect::Anthropic, "error", data).is_some(),

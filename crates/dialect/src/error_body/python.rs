@@ -64,14 +64,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn dictionaries_are_read() {
+    fn python_dict_is_converted_to_json() {
         let text = r#"{'error': {'message': "it's \"so\"", 'param': None, 'ok': True, 'n': 4.5, 'list': ('a', 'b')}}"#;
         let value = json!({"error": {"message": "it's \"so\"", "param": null, "ok": true, "n": 4.5, "list": ["a", "b"]}});
         assert_eq!(to_json(text), Some(value));
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn invalid_python_dict_is_rejected() {
         for text in ["{", "{'a", "{a: b}", "", "{'a': foo()}"] {
             assert_eq!(to_json(text), None, "{text}");
         }

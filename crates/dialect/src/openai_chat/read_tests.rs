@@ -15,7 +15,7 @@ const ROLE: &str = r#"{"choices":[{"index":0,"delta":{"role":"assistant","conten
 const STOP: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
 
 #[test]
-fn only_what_says_that_it_is_over_is_over() {
+fn completion_ends_only_with_finish_reason_or_done() {
     let stopped = Delta::Stopped(StopReason::EndTurn);
     let answered = || (vec![text("Hi"), stopped.clone()], None);
     // With the finish reason, with or without the last frame.
@@ -30,7 +30,7 @@ fn only_what_says_that_it_is_over_is_over() {
 }
 
 #[test]
-fn half_a_call_is_not_handed_on_by_the_last_frame() {
+fn partial_tool_call_is_not_emitted_on_done() {
     let half = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"run","arguments":"{\"x\":"}}]}}]}"#;
     let (deltas, failure) = read(&[half, "[DONE]"]);
     assert_eq!(deltas, []);
@@ -48,7 +48,7 @@ fn half_a_call_is_not_handed_on_by_the_last_frame() {
 }
 
 #[test]
-fn calls_are_told_apart_by_index_or_id() {
+fn tool_calls_are_distinguished_by_index_or_id() {
     let piece = |index: &str, id: &str, arguments: &str| {
         format!(
             r#"{{"choices":[{{"delta":{{"tool_calls":[{{{index}{id}"function":{{"name":"run","arguments":"{arguments}"}}}}]}}}}]}}"#
@@ -91,7 +91,7 @@ fn calls_are_told_apart_by_index_or_id() {
 }
 
 #[test]
-fn reasoning_has_many_forms() {
+fn every_reasoning_field_is_decoded() {
     let table = [
         r#"{"choices":[{"delta":{"reasoning_content":"Hm"}}]}"#,
         r#"{"choices":[{"delta":{"reasoning":"Hm","content":null}}]}"#,
@@ -115,7 +115,7 @@ fn reasoning_has_many_forms() {
 }
 
 #[test]
-fn a_refusal_is_said_and_named() {
+fn refusal_text_and_content_filter_stop_as_refusal() {
     let refusal = r#"{"choices":[{"delta":{"refusal":"I cannot"}}]}"#;
     let stopped = Delta::Stopped(StopReason::Refusal);
     assert_eq!(
@@ -176,7 +176,7 @@ fn unknown_chunks_and_fields_are_skipped() {
 }
 
 #[test]
-fn a_whole_completion_says_the_same() {
+fn non_streamed_completion_decodes_to_deltas() {
     let body = r#"{"choices":[{"message":{"role":"assistant","content":"Hi","reasoning_content":"Hm",
         "tool_calls":[{"id":"a","type":"function","function":{"name":"run","arguments":"{}"}}]},"finish_reason":"tool_calls"}],
         "usage":{"prompt_tokens":10,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":6}}}"#;
@@ -210,7 +210,7 @@ fn finish(reason: &str) -> String {
 }
 
 #[test]
-fn calls_that_are_whole_are_kept_whatever_the_end_is_called() {
+fn complete_tool_calls_survive_any_finish_reason() {
     let half = CALL.replace("{}", r#"{\"x\":"#);
     for word in ["stop", "tool_calls", "tool_use", "novel"] {
         let finish = finish(&format!("\"{word}\""));
@@ -223,7 +223,7 @@ fn calls_that_are_whole_are_kept_whatever_the_end_is_called() {
 }
 
 #[test]
-fn an_end_that_is_none_ends_nothing() {
+fn null_or_empty_finish_reason_does_not_end_stream() {
     for word in ["null", "\"null\"", "\"\""] {
         let read = read(&[CONTENT, &finish(word)]);
         assert_eq!(read, (vec![text("Hi")], None), "{word}");
@@ -231,7 +231,7 @@ fn an_end_that_is_none_ends_nothing() {
 }
 
 #[test]
-fn content_after_the_end_takes_the_end_back() {
+fn content_after_finish_reason_reopens_completion() {
     let mut reader = Dialect::OpenaiChat.decoder("p");
     let mut deltas = Vec::new();
     let both = CONTENT.replace("null", "\"stop\"");
@@ -257,7 +257,7 @@ fn content_after_the_end_takes_the_end_back() {
 }
 
 #[test]
-fn nothing_undoes_a_complete_answer() {
+fn late_error_does_not_undo_finished_completion() {
     let expected = vec![text("Hi"), Delta::Stopped(StopReason::EndTurn)];
     for late in [r#"{"error":{"message":"late"}}"#, "<html>", "{"] {
         assert_eq!(read(&[CONTENT, STOP, late]), (expected.clone(), None));
@@ -265,7 +265,7 @@ fn nothing_undoes_a_complete_answer() {
 }
 
 #[test]
-fn reports_that_all_is_well_are_no_errors() {
+fn status_ok_frames_are_keepalives_not_errors() {
     let table = [
         r#"{"type":"ping","status":"ok"}"#,
         r#"{"code":0,"message":"success"}"#,
@@ -284,7 +284,7 @@ fn reports_that_all_is_well_are_no_errors() {
 }
 
 #[test]
-fn an_event_that_is_named_an_error_is_one() {
+fn error_event_is_failure_unless_its_data_is_known() {
     for data in [r#"{"oops":1}"#, "Overloaded", r#"{"message":"Overl"#] {
         assert!(
             read_named(Dialect::OpenaiChat, "error", data).is_some(),
@@ -295,7 +295,7 @@ fn an_event_that_is_named_an_error_is_one() {
 }
 
 #[test]
-fn only_what_belongs_to_an_answer_moves_it_on() {
+fn only_completion_events_count_as_progress() {
     let usage = r#"{"choices":[],"usage":{"prompt_tokens":1}}"#;
     use StreamActivity::{KeepAlive, Opening, Progress};
     let table = [
@@ -320,14 +320,14 @@ fn only_what_belongs_to_an_answer_moves_it_on() {
 }
 
 #[test]
-fn only_the_first_choice_is_read_wherever_it_stands() {
+fn only_choice_with_index_zero_is_decoded() {
     let both = r#"{"choices":[{"index":1,"delta":{"content":"No"}},{"index":0,"delta":{"content":"Hi"}}]}"#;
     let other = r#"{"choices":[{"index":1,"delta":{"content":"No"},"finish_reason":"stop"}]}"#;
     assert_eq!(read(&[both, other]), (vec![text("Hi")], None));
 }
 
 #[test]
-fn older_and_odder_servers_are_understood() {
+fn legacy_and_nonstandard_chunks_are_decoded() {
     let stopped = || Delta::Stopped(StopReason::ToolUse);
     let table = [
         (
@@ -371,7 +371,7 @@ fn older_and_odder_servers_are_understood() {
 }
 
 #[test]
-fn too_many_calls_are_a_failure_and_are_refused_quickly() {
+fn too_many_tool_calls_are_a_protocol_failure() {
     let calls: Vec<String> = (0..80_000)
         .map(|index| format!(r#"{{"index":{index},"id":"c{index}","function":{{"name":"run"}}}}"#))
         .collect();
@@ -392,7 +392,7 @@ fn too_many_calls_are_a_failure_and_are_refused_quickly() {
 }
 
 #[test]
-fn usage_is_not_taken_back() {
+fn later_empty_usage_does_not_reset_counts() {
     let frames = [
         r#"{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":4,"prompt_cache_hit_tokens":6}}"#,
         r#"{"choices":[],"usage":{}}"#,
@@ -408,7 +408,7 @@ fn usage_is_not_taken_back() {
 }
 
 #[test]
-fn a_whole_completion_without_an_end_is_one_only_with_content() {
+fn body_without_finish_reason_needs_content() {
     let read = |content: &str| {
         let body = format!(
             r#"{{"choices":[{{"message":{{"content":{content}}},"finish_reason":null}}]}}"#
@@ -421,7 +421,7 @@ fn a_whole_completion_without_an_end_is_one_only_with_content() {
 }
 
 #[test]
-fn what_other_clients_read_is_read() {
+fn lenient_json_chunks_are_decoded() {
     let odd = CONTENT.replace("null", r#"null,"x":NaN,"y":1e999"#);
     let expected = (vec![text("Hi"), Delta::Stopped(StopReason::EndTurn)], None);
     assert_eq!(read(&[&odd, STOP]), expected);

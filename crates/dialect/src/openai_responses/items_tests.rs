@@ -34,7 +34,7 @@ const ITEM_STARTED: &str =
 const EMPTY: &str = r#""response":{}"#;
 
 #[test]
-fn a_call_is_handed_on_once_and_whole_however_it_is_told() {
+fn tool_call_is_emitted_once_and_only_when_complete() {
     let added = ("output_item.added", ITEM_STARTED);
     let pieces = (
         "function_call_arguments.delta",
@@ -86,7 +86,7 @@ fn a_call_is_handed_on_once_and_whole_however_it_is_told() {
 }
 
 #[test]
-fn items_are_known_by_their_ids_then_by_their_places_then_by_what_they_say() {
+fn items_are_matched_by_id_then_index_then_content() {
     let item = |id: &str, text: &str| {
         format!(r#"{{{id}"type":"message","content":[{{"type":"output_text","text":"{text}"}}]}}"#)
     };
@@ -151,7 +151,7 @@ fn items_are_known_by_their_ids_then_by_their_places_then_by_what_they_say() {
 }
 
 #[test]
-fn a_part_that_was_not_streamed_is_not_lost() {
+fn unstreamed_content_part_is_taken_from_done_event() {
     let piece = |part: u64, text: &str| {
         (
             "output_text.delta",
@@ -190,7 +190,7 @@ fn a_part_that_was_not_streamed_is_not_lost() {
 }
 
 #[test]
-fn only_what_belongs_to_an_answer_moves_it_on() {
+fn only_completion_events_count_as_progress() {
     use StreamActivity::{KeepAlive, Opening, Progress};
     let table = [
         ("created", Opening),
@@ -225,7 +225,7 @@ fn only_what_belongs_to_an_answer_moves_it_on() {
 }
 
 #[test]
-fn an_event_that_is_named_an_error_is_one() {
+fn error_event_is_failure_unless_its_data_is_known() {
     let dialect = Dialect::OpenaiResponses;
     for data in [r#"{"oops":1}"#, "Overloaded", r#"{"message":"Overl"#] {
         assert!(read_named(dialect, "error", data).is_some(), "{data}");
@@ -268,7 +268,7 @@ fn with_habit(habit: &str, number: usize, mut event: Value) -> Vec<Value> {
 }
 
 #[test]
-fn the_habits_of_servers_change_nothing() {
+fn server_quirks_do_not_change_decoded_deltas() {
     let deltas = [
         text("Hel"),
         text("lo"),

@@ -93,12 +93,12 @@ fn assert_once_wherever_it_is_cut_twice(events: &[sse::Event]) {
 }
 
 #[test]
-fn everything_is_heard_once_wherever_the_stream_is_cut() {
+fn stream_cut_twice_and_resumed_yields_each_delta_once() {
     assert_once_wherever_it_is_cut_twice(&stored_stream());
 }
 
 #[test]
-fn a_server_that_begins_again_is_heard_from_the_place_on() {
+fn replayed_events_before_cursor_are_skipped() {
     let events = stored_stream();
     let (whole, _) = apart(read_from_start(&events));
     for cut in 1..events.len() {
@@ -110,7 +110,7 @@ fn a_server_that_begins_again_is_heard_from_the_place_on() {
 }
 
 #[test]
-fn paragraphs_refusals_and_calls_without_arguments_are_heard_once() {
+fn reasoning_refusals_and_empty_calls_resume_exactly_once() {
     let created = r#"{"type":"response.created","response":{"id":"resp_1","background":true}}"#;
     let thoughts = [
         created,
@@ -147,7 +147,7 @@ fn paragraphs_refusals_and_calls_without_arguments_are_heard_once() {
 
 /// The first call ends before the second, although the second call's arguments come first.
 #[test]
-fn a_call_that_was_cut_in_its_middle_comes_whole_or_not_at_all() {
+fn resumed_partial_call_is_emitted_only_when_complete() {
     let place = StreamCursor {
         response: "resp_1".to_owned(),
         after: 0,
@@ -180,7 +180,7 @@ fn a_call_that_was_cut_in_its_middle_comes_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_begins_after_the_place_may_come_all_at_once() {
+fn item_started_after_cursor_is_decoded_without_deltas() {
     let place = StreamCursor {
         response: "resp_1".to_owned(),
         after: 0,
@@ -194,7 +194,7 @@ fn what_begins_after_the_place_may_come_all_at_once() {
 }
 
 #[test]
-fn an_answer_that_nobody_keeps_or_counts_has_no_place() {
+fn no_cursor_without_storage_valid_id_and_numbering() {
     let is_place = |delta: &Delta| matches!(delta, Delta::Cursor(_));
     assert!(!read_from_start(&events(STREAM)).iter().any(is_place));
     let hello = r#"{"type":"response.output_text.delta","output_index":0,"delta":"Hello"}"#;
@@ -215,7 +215,7 @@ fn an_answer_that_nobody_keeps_or_counts_has_no_place() {
 }
 
 #[test]
-fn only_an_answer_of_responses_has_a_rest_and_only_under_its_own_name() {
+fn resume_path_exists_only_for_valid_openai_response_ids() {
     let place = |id: &str| StreamCursor {
         response: id.to_owned(),
         after: 7,

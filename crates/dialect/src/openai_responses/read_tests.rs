@@ -14,7 +14,7 @@ const ITEM: &str = r#"{"type":"response.output_item.done","output_index":0,"item
 pub(super) const COMPLETED: &str = r#"{"type":"response.completed","response":{"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"Hello"}]}]}}"#;
 
 #[test]
-fn what_is_told_twice_is_heard_once_and_what_is_told_once_is_heard() {
+fn text_repeated_by_later_events_is_emitted_once() {
     let pieces = [
         r#"{"type":"response.output_text.delta","output_index":0,"delta":"Hel"}"#,
         r#"{"type":"response.output_text.delta","output_index":0,"delta":"lo"}"#,
@@ -59,7 +59,7 @@ fn interleaved_arguments_stay_apart() {
 }
 
 #[test]
-fn reasoning_comes_in_paragraphs_and_keeps_its_proof() {
+fn reasoning_parts_are_joined_and_keep_their_proof() {
     let frames = [
         r#"{"type":"response.reasoning_summary_part.added","output_index":0}"#,
         r#"{"type":"response.reasoning_summary_text.delta","output_index":0,"delta":"One"}"#,
@@ -87,7 +87,7 @@ fn reasoning_comes_in_paragraphs_and_keeps_its_proof() {
 }
 
 #[test]
-fn every_end_has_its_reason() {
+fn end_events_map_to_stop_reasons() {
     let ended = |kind: &str, response: &str| {
         read(&[&format!(
             r#"{{"type":"response.{kind}","response":{response}}}"#
@@ -189,7 +189,7 @@ fn unknown_events_and_fields_are_skipped() {
 }
 
 #[test]
-fn a_whole_response_says_the_same() {
+fn non_streamed_response_decodes_to_deltas_or_failure() {
     let body = r#"{"status":"completed","output":[{"type":"reasoning","id":"rs","summary":[{"type":"summary_text","text":"Hm"}]},
         {"type":"message","content":[{"type":"output_text","text":"Hi"}]},
         {"type":"function_call","call_id":"a","name":"run","arguments":"{}"}],

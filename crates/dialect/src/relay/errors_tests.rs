@@ -23,7 +23,7 @@ fn problems() -> Vec<ApiError> {
 }
 
 #[test]
-fn an_error_before_content_is_the_failure_that_it_is_elsewhere() {
+fn error_before_content_fails_like_the_decoder() {
     let openings = [
         r#"{"type":"message_start","message":{}}"#,
         r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#,
@@ -55,7 +55,7 @@ fn forms() -> impl Iterator<Item = ErrorForm> {
 }
 
 #[test]
-fn odd_errors_before_content_are_seen_as_the_reader_sees_them() {
+fn unusual_errors_before_content_fail_like_the_decoder() {
     let table = [
         (
             Dialect::Anthropic,
@@ -101,7 +101,7 @@ fn odd_errors_before_content_are_seen_as_the_reader_sees_them() {
 }
 
 #[test]
-fn an_error_after_content_is_passed_on_and_noted() {
+fn error_after_content_is_relayed_and_recorded() {
     for dialect in Dialect::ALL {
         for (form, problem) in forms().zip(problems().into_iter().cycle()).take(21) {
             let here = Interruption {
@@ -125,7 +125,7 @@ fn an_error_after_content_is_passed_on_and_noted() {
 }
 
 #[test]
-fn an_error_among_content_is_found() {
+fn error_inside_content_frame_is_detected() {
     let table = [
         (
             Dialect::Anthropic,
@@ -156,7 +156,7 @@ fn an_error_among_content_is_found() {
 }
 
 #[test]
-fn words_of_the_model_are_no_errors_and_no_ends() {
+fn model_text_is_never_taken_for_error_or_end() {
     let words = r#"\"error\": {\"x\"} \"finish_reason\":\"stop\" \"type\":\"message_stop\" response.completed"#;
     let frames = [
         [
@@ -190,7 +190,7 @@ fn words_of_the_model_are_no_errors_and_no_ends() {
 }
 
 #[test]
-fn a_frame_that_cannot_be_read_after_content_is_left_to_the_client() {
+fn undecodable_frame_after_content_is_still_relayed() {
     for dialect in Dialect::ALL {
         let mut relay = started_relay(dialect);
         let (sign, out) = push(&mut relay, "data: {\"type\":\"mess\n\n");

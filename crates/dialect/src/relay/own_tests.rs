@@ -12,7 +12,7 @@ use serde_json::Value;
 // --- bodies that are no stream ---
 
 #[test]
-fn the_first_bytes_say_what_a_body_is() {
+fn body_kind_is_detected_from_first_bytes() {
     let table: [(&[u8], Option<BodyKind>); 8] = [
         (b"", None),
         (b" \r\n", None),
@@ -29,7 +29,7 @@ fn the_first_bytes_say_what_a_body_is() {
 }
 
 #[test]
-fn a_whole_answer_is_checked_and_an_error_in_its_place_found() {
+fn check_response_accepts_completions_and_rejects_errors() {
     let deltas = [
         crate::test_support::text("Hi"),
         crate::Delta::Stopped(outlast_kernel::event::StopReason::EndTurn),
@@ -66,7 +66,7 @@ fn a_whole_answer_is_checked_and_an_error_in_its_place_found() {
 // --- requests ---
 
 #[test]
-fn a_request_says_its_model_and_whether_to_stream() {
+fn peek_request_reads_model_and_stream_flag() {
     let table: [(&[u8], Option<&str>, bool); 14] = [
         (br#"{"model":"m","stream":true}"#, Some("m"), true),
         (
@@ -99,7 +99,7 @@ fn a_request_says_its_model_and_whether_to_stream() {
 }
 
 #[test]
-fn a_monstrous_request_is_looked_at_all_the_same() {
+fn peek_request_handles_huge_and_deeply_nested_bodies() {
     let fields: String = (0..1_000_000)
         .map(|number| format!("\"f{number}\":1,"))
         .collect();
@@ -123,7 +123,7 @@ fn a_monstrous_request_is_looked_at_all_the_same() {
 // --- the proxy's own messages ---
 
 #[test]
-fn our_last_frame_is_an_error_to_every_reader() {
+fn final_error_frame_is_a_failure_in_every_dialect() {
     for dialect in Dialect::ALL {
         let frame =
             dialect.final_error_frame("overloaded_error", 529, "the provider is overloaded");
@@ -137,7 +137,7 @@ fn our_last_frame_is_an_error_to_every_reader() {
 }
 
 #[test]
-fn our_last_frame_has_what_clients_look_for() {
+fn final_error_frame_has_fields_of_each_dialect() {
     let frame = |dialect: Dialect| dialect.final_error_frame("overloaded_error", 529, "busy");
     insta::assert_snapshot!(frame(Dialect::Anthropic), @r#"
     event: error
@@ -159,7 +159,7 @@ fn our_last_frame_has_what_clients_look_for() {
 }
 
 #[test]
-fn our_errors_are_bodies_of_the_dialect() {
+fn error_body_has_shape_of_each_dialect() {
     let body = |dialect: Dialect| dialect.error_body("overloaded_error", "busy");
     insta::assert_snapshot!(body(Dialect::Anthropic), @r#"{"error":{"message":"busy","type":"overloaded_error"},"request_id":null,"type":"error"}"#);
     insta::assert_snapshot!(body(Dialect::OpenaiChat), @r#"{"error":{"code":null,"message":"busy","param":null,"type":"overloaded_error"}}"#);

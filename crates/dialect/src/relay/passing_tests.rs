@@ -9,7 +9,7 @@ use bytes::Bytes;
 // --- activity ---
 
 #[test]
-fn signs_are_those_of_the_reader() {
+fn push_reports_opening_keepalive_or_progress() {
     for dialect in Dialect::ALL {
         let mut relay = dialect.relay("p");
         let opening = dialect.encode_stream("m", &[]).concat();
@@ -57,7 +57,7 @@ fn signs_are_those_of_the_reader() {
 // --- held part ---
 
 #[test]
-fn whole_frames_are_passed_on_without_a_copy() {
+fn complete_frames_are_relayed_without_copying() {
     for dialect in Dialect::ALL {
         let mut relay = started_relay(dialect);
         let bytes = Bytes::from(wire(&[CONTENT[index_of(dialect)]; 5]));
@@ -70,7 +70,7 @@ fn whole_frames_are_passed_on_without_a_copy() {
 }
 
 #[test]
-fn more_than_can_be_held_counts_as_content() {
+fn held_bytes_over_limit_are_released_as_content() {
     for dialect in Dialect::ALL {
         let comment = format!(": {}\n\n", "x".repeat(MAX_HELD_BYTES / 4));
         let mut relay = dialect.relay("p");
@@ -88,7 +88,7 @@ fn more_than_can_be_held_counts_as_content() {
 }
 
 #[test]
-fn a_frame_that_cannot_be_held_is_content_however_it_comes() {
+fn oversized_error_frame_is_relayed_as_content() {
     let message = "x".repeat(MAX_HELD_BYTES);
     for dialect in Dialect::ALL {
         let error = dialect.encode_error_frame(
@@ -110,7 +110,7 @@ fn a_frame_that_cannot_be_held_is_content_however_it_comes() {
 }
 
 #[test]
-fn a_long_frame_is_passed_on_as_it_comes_and_judged_at_its_end() {
+fn long_frame_is_relayed_early_and_evaluated_at_its_end() {
     let filler = "x".repeat(MAX_TAIL_BYTES);
     let data = LAST[2].strip_suffix('}').unwrap();
     let head = format!("data: {data},\"filler\":\"{filler}");
@@ -135,7 +135,7 @@ fn a_long_frame_is_passed_on_as_it_comes_and_judged_at_its_end() {
 }
 
 #[test]
-fn a_frame_longer_than_anything_in_one_piece_is_sent_whole() {
+fn oversized_frame_in_one_push_is_relayed_completely() {
     let mut relay = started_relay(Dialect::OpenaiChat);
     assert!(push(&mut relay, "data: ").1.is_empty());
     let begin = "x".repeat(2 * MAX_INSPECTED_BYTES);

@@ -274,7 +274,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_anywhere_shows_whole_frames_and_is_no_clean_end(
+    fn stream_cut_anywhere_relays_only_complete_frames(
         stream in stream(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 20),
         sizes in sizes(),
@@ -288,7 +288,7 @@ proptest! {
     }
 
     #[test]
-    fn an_error_is_told_before_content_and_passed_on_after_it(stream in stream(), at in any::<prop::sample::Index>(), sizes in sizes()) {
+    fn error_fails_before_content_and_is_relayed_after_it(stream in stream(), at in any::<prop::sample::Index>(), sizes in sizes()) {
         let ends: Vec<usize> = frames(&stream).iter().map(|(end, _)| *end).collect();
         let before = ends[at.index(ends.len())];
         let problem = ApiError::new("overloaded_error", "Overloaded");
@@ -313,7 +313,7 @@ proptest! {
     }
 
     #[test]
-    fn a_glance_says_what_reading_says(stream in stream()) {
+    fn fast_path_activity_matches_decoder(stream in stream()) {
         let mut begin = 0;
         for (end, event) in frames(&stream) {
             let frame = &stream.bytes[begin..end];
@@ -330,7 +330,7 @@ proptest! {
     }
 
     #[test]
-    fn frames_end_where_the_decoder_has_them_end(
+    fn frame_scanner_finds_same_ends_as_decoder(
         text in "([a\r\n]|\r\n|data: b|: c){0,40}",
         sizes in sizes(),
     ) {
@@ -353,7 +353,7 @@ proptest! {
     }
 
     #[test]
-    fn anything_is_passed_on_or_is_a_failure(
+    fn any_bytes_are_relayed_unchanged_or_fail(
         bytes in prop::collection::vec(any::<u8>(), 0..400),
         which in prop::sample::select(&Dialect::ALL[..]),
         sizes in sizes(),
@@ -391,7 +391,7 @@ const CORPUS: [(Dialect, &str); 3] = [
 ];
 
 #[test]
-fn recorded_streams_are_cut_at_every_byte() {
+fn recorded_stream_cut_at_any_byte_relays_full_frames() {
     for (dialect, wire) in CORPUS {
         let bytes = wire.as_bytes().to_vec();
         let stream = Stream { dialect, bytes };
@@ -403,7 +403,7 @@ fn recorded_streams_are_cut_at_every_byte() {
 }
 
 #[test]
-fn most_frames_are_known_at_a_glance() {
+fn fast_path_covers_most_recorded_deltas() {
     for (dialect, wire) in CORPUS {
         let is_delta = |frame: &&str| frame.contains("delta\"") && !frame.contains("\"role\"");
         let deltas: Vec<&str> = wire.split_inclusive("\n\n").filter(is_delta).collect();
@@ -421,7 +421,7 @@ fn most_frames_are_known_at_a_glance() {
 }
 
 #[test]
-fn a_frame_after_the_end_changes_nothing() {
+fn frame_after_stream_end_is_ignored() {
     let mut course = StreamProgress::new(Dialect::Anthropic, "p");
     course.is_complete = true;
     let error = b"event: error\ndata: {\"type\":\"error\"}\n\n";

@@ -139,7 +139,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_fine_at_a_glance_is_fine() {
+    fn fast_check_accepts_only_decodable_responses() {
         let all = CHAT.map(|case| (Dialect::OpenaiChat, case));
         let all = all.into_iter();
         for (dialect, (body, fine)) in all.chain(MESSAGES.map(|case| (Dialect::Anthropic, case))) {

@@ -20,7 +20,7 @@ fn is_content(dialect: Dialect, data: &str) -> bool {
 // --- content ---
 
 #[test]
-fn what_opens_or_keeps_the_line_warm_is_held_back() {
+fn opening_and_keepalive_frames_are_not_content() {
     let table = [
         (
             Dialect::Anthropic,
@@ -129,7 +129,7 @@ fn text_reasoning_calls_and_refusals_are_content() {
 }
 
 #[test]
-fn an_event_is_known_by_its_name_where_its_data_has_none() {
+fn event_name_is_used_when_data_has_no_type() {
     let mut relay = Dialect::Anthropic.relay("p");
     let named = "event: content_block_delta\ndata: {\"delta\":{\"type\":\"text_delta\",\"text\":\"x\"}}\n\n";
     push(&mut relay, named).0.unwrap();
@@ -142,7 +142,7 @@ fn an_event_is_known_by_its_name_where_its_data_has_none() {
 // --- the end ---
 
 #[test]
-fn an_answer_without_content_is_sent_at_its_end() {
+fn completion_without_content_is_relayed_at_its_end() {
     let answers = [
         &[r#"{"type":"message_start","message":{}}"#, LAST[0]][..],
         &[
@@ -172,7 +172,7 @@ fn an_answer_without_content_is_sent_at_its_end() {
 }
 
 #[test]
-fn the_last_event_completes_an_answer_and_all_that_follows_is_sent_at_once() {
+fn final_event_completes_stream_and_later_bytes_pass() {
     for dialect in Dialect::ALL {
         let mut relay = started_relay(dialect);
         let last = wire(&[LAST[index_of(dialect)]]);
@@ -188,7 +188,7 @@ fn the_last_event_completes_an_answer_and_all_that_follows_is_sent_at_once() {
 }
 
 #[test]
-fn a_chat_may_end_without_its_last_frame() {
+fn chat_stream_may_end_without_done_frame() {
     let finish = wire(&[r#"{"choices":[{"delta":{},"finish_reason": "stop"}]}"#]);
     let mut relay = started_relay(Dialect::OpenaiChat);
     assert!(!relay.is_content_complete());
@@ -212,7 +212,7 @@ fn a_chat_may_end_without_its_last_frame() {
 }
 
 #[test]
-fn data_in_several_lines_is_read_as_one() {
+fn multiline_data_is_joined_before_parsing() {
     let mut relay = started_relay(Dialect::OpenaiChat);
     let lines = [
         "{\"choices\":[{\"delta\":{\"content\":\"x\"}",
@@ -227,7 +227,7 @@ fn data_in_several_lines_is_read_as_one() {
 }
 
 #[test]
-fn an_error_behind_the_end_of_an_answer_undoes_nothing() {
+fn error_after_finish_reason_is_ignored() {
     let mut relay = started_relay(Dialect::OpenaiChat);
     let finish = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#;
     push(
@@ -241,7 +241,7 @@ fn an_error_behind_the_end_of_an_answer_undoes_nothing() {
 }
 
 #[test]
-fn content_after_a_finish_reason_takes_it_back() {
+fn content_after_finish_reason_reopens_relayed_stream() {
     let both = wire(&[r#"{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}"#]);
     let content = wire(&[CONTENT[1]]);
     for begin in [&both, &content] {
@@ -272,7 +272,7 @@ fn content_after_a_finish_reason_takes_it_back() {
 }
 
 #[test]
-fn the_end_of_one_choice_is_not_that_of_another() {
+fn each_choice_needs_its_own_finish_reason() {
     let choice = |index: u8, rest: &str| format!(r#"{{"choices":[{{"index":{index},{rest}}}]}}"#);
     let (said, done) = (
         r#""delta":{"content":"x"}"#,
@@ -288,7 +288,7 @@ fn the_end_of_one_choice_is_not_that_of_another() {
 }
 
 #[test]
-fn a_stream_that_ends_too_early_is_cut_off() {
+fn stream_ending_early_is_a_truncated_failure() {
     for dialect in Dialect::ALL {
         let mut relay = started_relay(dialect);
         push(&mut relay, "data: {\"ty").0.unwrap();
@@ -314,7 +314,7 @@ fn a_stream_that_ends_too_early_is_cut_off() {
 }
 
 #[test]
-fn what_comes_in_place_of_a_stream_says_why() {
+fn error_body_instead_of_stream_is_classified() {
     let table = [
         ("<html><h1>502 Bad Gateway</h1></html>", Cause::ServerError),
         (

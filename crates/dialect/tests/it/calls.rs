@@ -115,7 +115,7 @@ fn cut(name: &str) -> Delta {
 }
 
 #[test]
-fn a_call_that_the_limit_cut_is_named_before_the_end() {
+fn truncated_call_is_reported_with_name_before_stop() {
     let calls = [("a", "write", r#"{"text":"#)];
     let expected = [cut("write"), Delta::Stopped(StopReason::Length)];
     for dialect in Dialect::ALL {
@@ -127,7 +127,7 @@ fn a_call_that_the_limit_cut_is_named_before_the_end() {
 }
 
 #[test]
-fn a_call_without_a_name_does_not_come_out_as_one() {
+fn nameless_tool_call_is_reported_as_incomplete() {
     let calls = [("a", "", r#"{"x":1}"#), ("b", "read", r#"{"x":2}"#)];
     let expected = [
         call("b", "read", r#"{"x":2}"#),
@@ -142,7 +142,7 @@ fn a_call_without_a_name_does_not_come_out_as_one() {
 }
 
 #[test]
-fn a_call_without_an_id_gets_one_that_no_other_has() {
+fn tool_call_without_id_gets_a_unique_id() {
     let calls = [
         ("call_2", "read", r#"{"x":1}"#),
         ("", "read", r#"{"x":2}"#),
@@ -165,7 +165,7 @@ fn a_call_without_an_id_gets_one_that_no_other_has() {
 }
 
 #[test]
-fn arguments_that_are_blanks_without_end_end_the_stream() {
+fn endless_blank_arguments_fail_the_stream() {
     let blanks = " \n".repeat(1024) + "\t";
     for dialect in Dialect::ALL {
         let mut frames = frames(dialect, &[("a", "write", &blanks)], false);
@@ -184,7 +184,7 @@ fn arguments_that_are_blanks_without_end_end_the_stream() {
 }
 
 #[test]
-fn blanks_around_arguments_are_none_of_that() {
+fn blanks_around_arguments_are_accepted() {
     let spaced = format!("{}{{\"x\":1}}{}", " ".repeat(4000), " ".repeat(9000));
     for dialect in Dialect::ALL {
         let (deltas, failure) =

@@ -69,7 +69,7 @@ fn mutated(seeds: &[String], chance: &mut Chance) -> String {
 }
 
 #[test]
-fn a_hundred_thousand_errors_are_read_and_judged() {
+fn mutated_error_bodies_are_parsed_and_classified() {
     let (seeds, mut chance) = (seeds(), Chance(0x2545_F491_4F6C_DD1D));
     let kinds = [
         (Transport::Http, Some(400)),

@@ -77,7 +77,7 @@ fn encoded_body(dialect: Dialect, request: &Request) -> Value {
 }
 
 #[test]
-fn a_conversation_is_asked_in_the_words_of_each_dialect() {
+fn conversation_encodes_to_snapshot_in_each_dialect() {
     for dialect in Dialect::ALL {
         let body = encoded_body(dialect, &conversation());
         let pretty = serde_json::to_string_pretty(&body).unwrap();
@@ -86,7 +86,7 @@ fn a_conversation_is_asked_in_the_words_of_each_dialect() {
 }
 
 #[test]
-fn the_simplest_question_is_the_shortest() {
+fn minimal_request_encodes_only_required_fields() {
     let request = Request {
         model: "m".to_owned(),
         messages: vec![Message::user("hi")],
@@ -107,7 +107,7 @@ fn the_simplest_question_is_the_shortest() {
 }
 
 #[test]
-fn only_a_streamed_answer_of_responses_is_kept_and_only_when_it_is_to_be() {
+fn only_resumable_streamed_responses_run_in_background() {
     let body = |dialect, resumable, delivery| {
         let request = Request {
             resumable,
@@ -134,7 +134,7 @@ fn only_a_streamed_answer_of_responses_is_kept_and_only_when_it_is_to_be() {
 }
 
 #[test]
-fn arguments_go_back_in_the_words_of_the_model() {
+fn tool_arguments_are_sent_back_verbatim() {
     let asked_with = |arguments: &str| {
         let call = Part::ToolCall(ToolCall {
             id: "a".to_owned(),
@@ -254,7 +254,7 @@ fn ids(body: &Value) -> [Vec<String>; 2] {
 }
 
 #[test]
-fn no_two_calls_are_sent_with_one_id_and_each_result_has_its_calls() {
+fn duplicate_call_ids_are_made_unique_with_their_results() {
     for dialect in Dialect::ALL {
         let body = encoded_body(
             dialect,
@@ -276,7 +276,7 @@ fn no_two_calls_are_sent_with_one_id_and_each_result_has_its_calls() {
 }
 
 #[test]
-fn the_id_that_another_provider_gave_is_sent_in_letters_that_are_taken() {
+fn foreign_call_ids_are_sanitized_for_anthropic() {
     let request = two_steps([&["functions.look:0"], &["call/é"]]);
     let [calls, results] = ids(&encoded_body(Dialect::Anthropic, &request));
     assert_eq!(calls, ["functions_look_0_2", "call___2"]);
@@ -287,7 +287,7 @@ fn the_id_that_another_provider_gave_is_sent_in_letters_that_are_taken() {
 }
 
 #[test]
-fn a_blank_text_of_a_model_is_not_sent_where_it_would_be_refused() {
+fn blank_assistant_text_is_not_sent_to_anthropic() {
     let mut request = two_steps([&["a"], &["b"]]);
     let blank = |text: &str| Part::Text {
         text: text.to_owned(),

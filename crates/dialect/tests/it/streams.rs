@@ -101,7 +101,7 @@ fn without_usage(deltas: Vec<Delta>) -> Vec<Delta> {
 }
 
 #[test]
-fn every_dialect_tells_the_same() {
+fn every_dialect_decodes_to_same_deltas() {
     for (dialect, stream) in STREAMS {
         let deltas = read(dialect, &[stream.as_bytes()]);
         assert_eq!(
@@ -113,7 +113,7 @@ fn every_dialect_tells_the_same() {
 }
 
 #[test]
-fn tokens_are_counted_alike() {
+fn token_usage_is_decoded_in_every_dialect() {
     for (dialect, stream) in STREAMS {
         let used = |delta: &Delta| match delta {
             Delta::Usage(usage) => Some(*usage),
@@ -133,7 +133,7 @@ fn tokens_are_counted_alike() {
 }
 
 #[test]
-fn chunks_of_any_size_tell_the_same() {
+fn chunk_size_does_not_change_decoded_deltas() {
     for (dialect, stream) in STREAMS {
         let whole = read(dialect, &[stream.as_bytes()]);
         for size in [1, 2, 3, 7, 64, 1460] {
@@ -148,7 +148,7 @@ fn chunks_of_any_size_tell_the_same() {
 }
 
 #[test]
-fn a_stream_with_other_line_ends_tells_the_same() {
+fn line_endings_do_not_change_decoded_deltas() {
     for (dialect, stream) in STREAMS {
         let whole = read(dialect, &[stream.as_bytes()]);
         for end in ["\r", "\r\n"] {

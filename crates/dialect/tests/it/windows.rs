@@ -41,7 +41,7 @@ fn stated(corpus: &str) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn the_overflows_of_the_corpus_state_their_windows() {
+fn corpus_overflow_errors_state_expected_windows() {
     let corpus = include_str!("../../../../corpus/errors.jsonl");
     let expected = [
         ("anthropic-400-input-plus-max-tokens", 200_000),
@@ -63,7 +63,7 @@ fn the_overflows_of_the_corpus_state_their_windows() {
 }
 
 #[test]
-fn a_refusal_without_a_word_is_an_overflow_whatever_it_is_wrapped_in() {
+fn error_without_body_is_overflow_even_when_wrapped() {
     let corpus = include_str!("../../../../corpus/errors.jsonl");
     let all = overflows(corpus);
     for wanted in ["nobody-400", "gw-wrapped-nobody"] {
@@ -73,7 +73,7 @@ fn a_refusal_without_a_word_is_an_overflow_whatever_it_is_wrapped_in() {
 }
 
 #[test]
-fn so_do_those_of_further_conditions() {
+fn conditions_corpus_overflows_state_expected_windows() {
     let corpus = include_str!("../../../../corpus/conditions.jsonl");
     let expected = [
         ("anthropic-a4", 200_000),

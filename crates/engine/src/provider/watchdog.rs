@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_event_and_those_after_it_have_limits_of_their_own() {
+    fn first_event_and_later_events_have_own_limits() {
         let mut watchdog = Watchdog::new(timeouts(50, 10), at(0));
         assert_eq!(watchdog.deadline(), Some(at(50)));
         watchdog.record_progress(at(20));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn breathing_counts_for_three_limits_and_no_longer() {
+    fn keepalives_extend_deadline_to_three_idle_limits() {
         let mut watchdog = Watchdog::new(timeouts(50, 10), at(0));
         watchdog.record_progress(at(0));
         for second in (5..=25).step_by(5) {

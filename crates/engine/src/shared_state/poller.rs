@@ -192,7 +192,7 @@ mod tests {
     const GATE: &str = "p/a/m";
 
     #[tokio::test]
-    async fn what_was_read_before_a_failure_does_not_make_it_forgotten() {
+    async fn stale_snapshot_does_not_erase_later_failure() {
         let folder = tempfile::TempDir::new().unwrap();
         let clock = Arc::new(TimerClock::new(Timestamp::from_millis(1_000_000)));
         let knowledge = SharedState::new(

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_in_pieces_has_one_length_and_no_chunks() {
+    async fn body_in_pieces_is_sent_with_content_length() {
         let (way, asked) = proxied().await;
         let pieces = ["begin,", "end"].map(|piece| Ok(Bytes::from_static(piece.as_bytes())));
         let answer = send(&way, pieces.into()).await.unwrap();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_piece_that_cannot_be_read_is_our_own_fault() {
+    async fn unreadable_body_piece_is_a_misconfigured_error() {
         let (way, _asked) = proxied().await;
         let begin = Bytes::from_static(b"begin,");
         let pieces = vec![Ok(begin), Err(io::Error::other("gone"))];

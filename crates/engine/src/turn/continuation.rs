@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_space_at_the_end_is_not_said_again_however_it_comes() {
+    fn trailing_space_is_not_repeated_by_continuation() {
         let table: [(&str, &[&str], &str); 6] = [
             ("One \n ", &[" \n two"], "two"),
             ("One \n ", &[" ", "\n", " ", "two"], "two"),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_text_is_cut_between_characters() {
+    fn last_characters_cuts_on_char_boundary() {
         assert_eq!(last_characters("aéîö", 2), "îö");
         assert_eq!(last_characters("aé", 9), "aé");
         assert_eq!(last_characters("", 2), "");

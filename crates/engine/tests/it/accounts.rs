@@ -183,7 +183,7 @@ async fn a_limit_on_one_account_costs_one_request_and_no_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_all_are_blocked_the_first_to_be_free_is_waited_for_if_that_is_allowed() {
+async fn all_blocked_waits_for_earliest_reset_if_allowed() {
     let answers: Responses = |key| match key {
         "key-a" => Some(limit("2 hours")),
         _ => Some(limit("1 hour")),
@@ -212,7 +212,7 @@ async fn when_all_are_blocked_the_first_to_be_free_is_waited_for_if_that_is_allo
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_key_is_fetched_again_once_and_then_a_sibling_is_asked() {
+async fn refused_key_is_refetched_once_then_next_account_used() {
     let answers: Responses = |key| {
         let revoked = key != "key-b";
         revoked.then(|| Failure::http("p", 401, "invalid key", START))
@@ -238,7 +238,7 @@ async fn a_refused_key_is_fetched_again_once_and_then_a_sibling_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revoked_key_is_set_aside_for_an_hour_and_no_longer() {
+async fn revoked_key_blocks_account_for_one_hour() {
     let world = Fixture::new(&[("key-a", false)], |_| {
         Some(Failure::http("p", 401, "invalid key", START))
     });
@@ -254,7 +254,7 @@ async fn a_revoked_key_is_set_aside_for_an_hour_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_without_a_key_is_passed_over_and_none_at_all_is_an_error() {
+async fn keyless_accounts_are_skipped_and_no_key_is_an_error() {
     let world = Fixture::new(&[("", false), ("key-b", false)], |_| None);
     let (ended, _) = world.turn().await;
     assert_eq!(
@@ -273,7 +273,7 @@ async fn an_account_without_a_key_is_passed_over_and_none_at_all_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_has_no_more_calls_under_way_than_it_may() {
+async fn account_never_exceeds_max_in_flight() {
     let mut world = Fixture::new(&[("key-a", false)], |_| None);
     world.accounts = Accounts::new(
         vec![Account {
@@ -300,7 +300,7 @@ async fn an_account_has_no_more_calls_under_way_than_it_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sibling_without_a_key_is_nothing_to_switch_to() {
+async fn keyless_account_is_no_switch_target() {
     let world = Fixture::new(&[("key-a", false), ("", false)], |_| Some(limit("2 hours")));
     let (ended, _) = world.turn().await;
     assert_eq!(
@@ -310,7 +310,7 @@ async fn a_sibling_without_a_key_is_nothing_to_switch_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rate_limit_too_long_to_wait_for_is_left_for_a_sibling_and_not_asked_again() {
+async fn long_rate_limit_switches_to_other_account() {
     let world = Fixture::new(&[("key-a", false), ("key-b", false)], |key| {
         let slow = Failure::http("p", 429, "Rate limit reached", START);
         (key == "key-a").then(|| slow.with_headers([("retry-after", "500")]))
@@ -321,7 +321,7 @@ async fn a_rate_limit_too_long_to_wait_for_is_left_for_a_sibling_and_not_asked_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revoked_sibling_does_not_shorten_the_wait_for_a_stated_reset() {
+async fn revoked_account_does_not_shorten_stated_reset_wait() {
     let mut world = Fixture::new(&[("key-a", false), ("key-b", false)], |key| match key {
         "key-a" => Some(Failure::http("p", 401, "invalid key", START)),
         _ => Some(limit("2 hours")),
@@ -336,7 +336,7 @@ async fn a_revoked_sibling_does_not_shorten_the_wait_for_a_stated_reset() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_new_every_time_is_tried_once_more_and_then_left() {
+async fn ever_changing_refused_key_is_retried_only_once() {
     let answers: Responses = |key| {
         let bad = key != "key-b";
         bad.then(|| Failure::http("p", 401, "expired", START))

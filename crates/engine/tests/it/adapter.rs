@@ -63,7 +63,7 @@ async fn no_response_is_a_timeout_before_headers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_silence_has_a_limit_of_its_own() {
+async fn first_event_and_idle_silence_have_own_limits() {
     let limits = Timeouts {
         connect: Duration::ZERO,
         headers: seconds(1),
@@ -114,7 +114,7 @@ async fn pings_keep_a_stream_alive_for_three_limits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn zero_means_for_ever() {
+async fn zero_timeout_means_no_limit() {
     let off = Timeouts {
         connect: Duration::ZERO,
         headers: Duration::ZERO,
@@ -149,7 +149,7 @@ async fn a_slow_but_steady_stream_is_not_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_without_its_end_was_truncated() {
+async fn stream_without_end_event_is_truncated() {
     let (failure, _) = failed(anthropic(ScriptedTransport::events(|| {
         frames(&[START, HELLO])
     })))
@@ -160,7 +160,7 @@ async fn a_stream_without_its_end_was_truncated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_complete_answer_is_not_waited_on() {
+async fn complete_response_does_not_wait_for_connection() {
     let ends: [fn() -> Body; 3] = [
         || stream::empty().boxed(),
         || stream::pending().boxed(),
@@ -200,7 +200,7 @@ async fn a_slow_or_endless_error_body_does_not_hide_the_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_stream_is_read_for_what_it_is() {
+async fn non_stream_body_is_classified_by_content() {
     let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     let page = "<html><head><title>429 Too Many Requests</title></head></html>";
     let table = [
@@ -227,7 +227,7 @@ async fn what_is_no_stream_is_read_for_what_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_comes_whole_is_read_whole() {
+async fn non_streamed_json_response_is_read() {
     let body = r#"{"content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn"}"#;
     let says = ScriptedTransport::new(200, "application/json", move || {
         stream::iter([Ok(Bytes::from_static(body.as_bytes()))]).boxed()
@@ -238,7 +238,7 @@ async fn an_answer_that_comes_whole_is_read_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_without_end_is_cut_at_its_limit() {
+async fn endless_response_fails_at_size_limit() {
     let line = Bytes::from(format!(": {}\n\n", "x".repeat(1 << 20)));
     let body = move || {
         let line = line.clone();
@@ -251,7 +251,7 @@ async fn an_answer_without_end_is_cut_at_its_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_sent_back_is_not_passed_on() {
+async fn echoed_key_is_scrubbed_from_failure() {
     let key = "planted-9f8e7d6c5b4a";
     let body = format!(r#"{{"error":{{"message":"bad key {key}","code":"{key}"}}}}"#);
     let says = ScriptedTransport::new(401, "application/json", move || {
@@ -278,7 +278,7 @@ impl Transport for RecordingTransport {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_dialect_is_asked_once_at_its_path_with_its_key() {
+async fn each_dialect_sends_one_request_with_path_and_key() {
     let table = [
         (Dialect::Anthropic, "/v1/messages", "x-api-key", "k-123456"),
         (
@@ -331,7 +331,7 @@ async fn resume_stream(adapter: Adapter) -> Vec<Result<Delta, Box<Failure>>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rest_is_fetched_once_with_the_key_of_the_answer() {
+async fn resume_sends_one_request_with_given_or_own_key() {
     let notes = RecordingTransport::default();
     let adapter = responses(notes.clone()).with_credential(Credential::new("k-123456".to_owned()));
     let other = Credential::new("k-654321".to_owned());
@@ -357,7 +357,7 @@ async fn a_rest_is_fetched_once_with_the_key_of_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_keeps_no_answers_has_no_rest() {
+async fn dialects_without_stored_responses_cannot_resume() {
     for dialect in [Dialect::Anthropic, Dialect::OpenaiChat] {
         let notes = RecordingTransport::default();
         let adapter = Adapter::new(dialect, Arc::new(notes.clone()), clock());
@@ -370,7 +370,7 @@ async fn who_keeps_no_answers_has_no_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rest_that_falls_silent_or_breaks_off_is_watched_like_any_answer() {
+async fn resumed_stream_has_idle_and_truncation_checks() {
     let said = |delta: &str| Ok(Delta::Text(delta.to_owned()));
     let further = Delta::Cursor(StreamCursor {
         after: 8,
@@ -390,7 +390,7 @@ async fn a_rest_that_falls_silent_or_breaks_off_is_watched_like_any_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_whole_answer_in_place_of_its_rest_is_not_said_again() {
+async fn full_response_to_resume_is_a_protocol_error() {
     let whole = r#"{"object":"response","status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"Hello"}]}]}"#;
     let says = ScriptedTransport::new(200, "application/json", move || {
         stream::iter([Ok(Bytes::from_static(whole.as_bytes()))]).boxed()
@@ -404,7 +404,7 @@ async fn a_whole_answer_in_place_of_its_rest_is_not_said_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_body_is_its_own_bytes_say() {
+async fn body_format_is_detected_from_bytes() {
     let stream = format!("\n\n: hello\n\ndata: {HELLO}\n\ndata: {STOP}\n\n");
     let whole = r#"{"content":[{"type":"text","text":"Hel"}],"stop_reason":"end_turn"}"#.to_owned();
     for body in [stream, whole] {
@@ -441,7 +441,7 @@ async fn what_a_body_is_its_own_bytes_say() {
 }
 
 #[tokio::test]
-async fn a_flood_of_nothing_does_not_keep_a_cancel_away() {
+async fn flood_of_empty_frames_yields_to_cancellation() {
     const MAX_PIECES: usize = 1 << 12;
     let flood = Bytes::from("\n".repeat(1 << 16));
     let says = ScriptedTransport::events(move || {

@@ -53,7 +53,7 @@ fn overloaded(clock: &dyn Clock) -> Arc<ClassifiedFailure> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nothing_is_wrong_everyone_passes_at_once() {
+async fn open_gate_admits_all_calls_at_once() {
     let rig = Fixture::new();
     for _ in 0..100 {
         let Ok(admission) = rig.try_admit() else {
@@ -64,7 +64,7 @@ async fn where_nothing_is_wrong_everyone_passes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_thousand_that_wait_one_probes_and_all_follow_in_order_along_a_ramp() {
+async fn thousand_waiters_probe_singly_then_ramp_up_in_order() {
     let rig = Fixture::new();
     rig.fail_first_call().await;
     let (probes, is_up) = (
@@ -112,7 +112,7 @@ async fn of_a_thousand_that_wait_one_probes_and_all_follow_in_order_along_a_ramp
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stated_time_is_waited_for() {
+async fn enqueue_waits_for_stated_retry_after() {
     let rig = Fixture::new();
     let Ok(first) = rig.try_admit() else { panic!() };
     let stated = Failure::http("p", 429, "Slow down", rig.clock.now());
@@ -129,7 +129,7 @@ async fn a_stated_time_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_leaves_the_line_is_passed_over_and_a_probe_that_is_dropped_is_given_back() {
+async fn dropped_waiter_is_skipped_and_dropped_probe_returned() {
     let rig = Fixture::new();
     rig.fail_first_call().await;
     let gone = rig.enqueue();

@@ -265,7 +265,7 @@ fn the_defaults_are_conservative() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_5xx_after_the_first_token_runs_the_body_once_and_the_tool_once() {
+async fn error_after_first_token_runs_body_and_tool_once() {
     let tool_runs = Arc::new(Mutex::new(0));
     let outcome = collect_from(StreamRetry::default(), |_| {
         let tool_runs = Arc::clone(&tool_runs);
@@ -308,7 +308,7 @@ async fn a_failure_before_the_first_item_is_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_abort_in_the_wait_ends_it_with_the_error_and_makes_no_call() {
+async fn abort_during_wait_returns_error_without_call() {
     let options = exact(2);
     let cancel = options.cancel.clone();
     let start = Instant::now();

@@ -119,7 +119,7 @@ async fn get_at(path: &str, settings: &HttpSettings) -> Result<(u16, String), tr
 }
 
 #[tokio::test]
-async fn headers_of_ones_own_and_the_path_arrive() {
+async fn custom_headers_and_base_path_are_sent() {
     let mut server = Server::start(|socket| respond(socket, ok("text/plain", "hello"))).await;
     let table = [
         ("", "/v1/models"),
@@ -146,7 +146,7 @@ async fn headers_of_ones_own_and_the_path_arrive() {
 }
 
 #[tokio::test]
-async fn a_query_arrives_beside_that_of_the_address() {
+async fn request_query_is_merged_with_base_url_query() {
     let mut server = Server::start(|socket| respond(socket, ok("text/plain", "hello"))).await;
     for (base, query) in [
         ("", "?a=1&b=2"),
@@ -162,7 +162,7 @@ async fn a_query_arrives_beside_that_of_the_address() {
 }
 
 #[tokio::test]
-async fn a_connection_that_dies_is_reported_and_not_tried_again() {
+async fn dead_connection_is_reset_error_without_retry() {
     let server = Server::start(|socket| async move { drop(socket) }).await;
     let error = get(&settings(server.url())).await.unwrap_err();
     assert_eq!(error.io, IoKind::Reset, "{error:?}");
@@ -176,7 +176,7 @@ async fn a_connection_that_dies_is_reported_and_not_tried_again() {
 }
 
 #[tokio::test]
-async fn every_way_to_fail_has_its_kind() {
+async fn each_transport_failure_has_its_io_kind() {
     let gone = {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         listener.local_addr().unwrap().to_string()
@@ -216,7 +216,7 @@ async fn every_way_to_fail_has_its_kind() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_an_answer_and_is_not_followed() {
+async fn redirect_is_returned_and_not_followed() {
     let target = Server::start(|socket| respond(socket, ok("text/plain", "stolen"))).await;
     let location = target.url();
     let answer = format!("HTTP/1.1 307 x\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
@@ -226,7 +226,7 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_proxy_is_used_except_where_it_is_not_wanted() {
+async fn proxy_is_used_except_for_no_proxy_hosts() {
     let direct = Server::start(|socket| respond(socket, ok("text/plain", "direct"))).await;
     let mut proxy = Server::start(|socket| respond(socket, ok("text/plain", "proxied"))).await;
     let through = |except: &str| HttpSettings {
@@ -246,7 +246,7 @@ async fn a_proxy_is_used_except_where_it_is_not_wanted() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_wants_a_password_is_not_a_passing_fault() {
+async fn proxy_auth_failure_is_a_misconfigured_error() {
     let answer = "HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n";
     let proxy = Server::start(move |socket| respond(socket, answer.to_owned())).await;
     let settings = HttpSettings {
@@ -261,7 +261,7 @@ async fn a_proxy_that_wants_a_password_is_not_a_passing_fault() {
 }
 
 #[tokio::test]
-async fn dropping_an_answer_closes_the_connection() {
+async fn dropping_stream_closes_connection() {
     let (sender, mut closed) = mpsc::unbounded_channel();
     let stall = move |mut socket: TcpStream| {
         let sender = sender.clone();
@@ -332,7 +332,7 @@ async fn secure() -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_certificate_of_ones_own_is_trusted_when_it_is_given() {
+async fn configured_certificate_is_trusted() {
     let (url, pem) = secure().await;
     let trusting = HttpSettings {
         certificates: Some(pem.into_bytes()),
@@ -346,7 +346,7 @@ async fn a_certificate_of_ones_own_is_trusted_when_it_is_given() {
 }
 
 #[tokio::test]
-async fn an_unknown_certificate_is_not_a_passing_fault() {
+async fn unknown_certificate_is_a_misconfigured_error() {
     let (url, _) = secure().await;
     let (_, other) = secure().await;
     let doubting = HttpSettings {

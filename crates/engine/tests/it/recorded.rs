@@ -48,7 +48,7 @@ fn adapter(dialect: Dialect, says: ScriptedTransport) -> Adapter {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wherever_it_is_cut_the_verdict_is_right_and_what_came_is_a_beginning() {
+async fn stream_cut_at_any_byte_gives_prefix_and_right_verdict() {
     for (dialect, recorded) in STREAMS {
         let whole = adapter(
             dialect,
@@ -92,7 +92,7 @@ fn without_usage(deltas: &[Delta]) -> Vec<&Delta> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_meets_the_cut_shows_every_byte_once_or_fails_with_a_beginning() {
+async fn turn_after_cut_shows_full_text_or_fails_with_prefix() {
     for (dialect, recorded) in STREAMS {
         let shown_by = |says: ScriptedTransport| async move {
             let retry = policy("session");

@@ -89,7 +89,7 @@ fn is_not_free(answer: &GateReply) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_process_meets_the_others_learn() {
+async fn failure_is_shared_with_other_processes() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("outlast.db");
     let (one, other) = (Process::start(&file).await, Process::start(&file).await);
@@ -106,7 +106,7 @@ async fn what_one_process_meets_the_others_learn() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_locked_file_is_done_without_and_joined_again() {
+async fn locked_file_falls_back_to_memory_then_reconnects() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("outlast.db");
     let (one, other) = (Process::start(&file).await, Process::start(&file).await);
@@ -135,7 +135,7 @@ async fn a_locked_file_is_done_without_and_joined_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_is_missing_is_joined_when_it_comes() {
+async fn missing_folder_is_joined_once_created() {
     let folder = TempDir::new().unwrap();
     let home = folder.path().join("later");
     let one = Process::start(&home.join("outlast.db")).await;
@@ -160,7 +160,7 @@ async fn a_folder_that_is_missing_is_joined_when_it_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_failure_on_record_nothing_is_asked_of_the_store() {
+async fn store_is_not_queried_while_no_failure_is_known() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("outlast.db");
     let one = Process::start(&file).await;
@@ -178,7 +178,7 @@ async fn without_a_failure_on_record_nothing_is_asked_of_the_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_taken_away_or_damaged_is_left_by_all_for_the_same_new_one() {
+async fn deleted_or_damaged_file_is_replaced_for_all_processes() {
     for damage in [false, true] {
         let folder = TempDir::new().unwrap();
         let file = folder.path().join("outlast.db");

@@ -55,7 +55,7 @@ async fn aborting_the_retry_reports_the_error_that_was_held_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_abort_closes_a_stream_that_says_nothing() {
+async fn abort_closes_hanging_stream() {
     let provider = ScriptedProvider::with_ends([(vec![text("Hel")], AfterItems::Hang)]);
     let (ended, events) = run_with(&provider, Some(&policy("overnight")), |event, handle| {
         if matches!(event.body, Body::TextDelta { .. }) {
@@ -72,7 +72,7 @@ async fn an_abort_closes_a_stream_that_says_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_when_nothing_waits_is_forgotten() {
+async fn wait_commands_without_a_wait_are_ignored() {
     let provider = ScriptedProvider::new([vec![failure_item(overloaded())], hello()]);
     let start = Instant::now();
     let (ended, _) = run_with(&provider, Some(&policy("overnight")), |event, handle| {

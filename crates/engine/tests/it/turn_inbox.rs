@@ -32,7 +32,7 @@ fn case() -> Case {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_is_written_down_before_it_is_said_and_said_before_the_call() {
+async fn queued_messages_are_journaled_before_events_and_call() {
     let came = case().run().await;
     assert_eq!(
         (came.ended.seal, came.ended.is_recorded),
@@ -61,7 +61,7 @@ async fn what_waits_is_written_down_before_it_is_said_and_said_before_the_call()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_written_down_is_said_all_the_same() {
+async fn queued_messages_are_sent_despite_journal_failure() {
     let case = Case {
         fate: Box::new(|_| write_failed()),
         ..case()
@@ -76,7 +76,7 @@ async fn what_cannot_be_written_down_is_said_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_call_is_made_for_a_turn_that_is_lost_while_something_is_said() {
+async fn ownership_lost_on_delivery_makes_no_call() {
     let case = Case {
         waiting: vec![vec![queued_message(Steering, "a")]],
         fate: Box::new(|number| if number > 1 { ownership_lost() } else { Ok(()) }),
@@ -94,7 +94,7 @@ async fn no_call_is_made_for_a_turn_that_is_lost_while_something_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_for_a_call_that_is_not_made() {
+async fn queued_messages_stay_when_no_call_is_made() {
     let case = || Case {
         waiting: vec![vec![queued_message(Steering, "a")]],
         ..Case::new([hello()], write_succeeds)

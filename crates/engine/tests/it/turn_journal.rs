@@ -16,7 +16,7 @@ use std::time::Duration;
 // --- Before any action ---
 
 #[tokio::test(start_paused = true)]
-async fn everything_is_written_down_before_it_is_done_and_said_after() {
+async fn journal_write_precedes_action_and_event() {
     let came = Case::new(retry_then_tools_script(), write_succeeds)
         .run()
         .await;
@@ -229,7 +229,7 @@ async fn a_turn_without_a_journal_counts_as_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_came_of_a_failed_call_is_written_with_its_verdict() {
+async fn failed_attempt_is_journaled_with_text_and_verdict() {
     let broken = vec![text("Hel"), failure_item(overloaded())];
     let came = Case::new([broken, vec![stop()]], write_succeeds)
         .run()

@@ -199,7 +199,7 @@ async fn a_retry_says_when_it_will_happen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn usage_alone_is_not_content_and_is_counted_over_all_attempts() {
+async fn usage_is_not_content_and_sums_over_attempts() {
     let used = |input, output| {
         Ok(Delta::Usage(Usage {
             input,
@@ -235,7 +235,7 @@ async fn a_stream_that_ends_without_stopping_was_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bug_of_ours_is_not_retried() {
+async fn internal_error_is_not_retried() {
     let bug = thrown().with_verdict(Verdict::new(Cause::Internal, Scope::Process));
     let provider = ScriptedProvider::new([vec![failure_item(bug)]]);
     let (ended, _) = run(&provider, Some(&RecordingStrategy::overnight())).await;
@@ -252,7 +252,7 @@ async fn a_stated_wait_replaces_a_shorter_delay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_says_it_came_after_content_is_believed() {
+async fn failure_marked_after_content_is_not_retried() {
     let late = Failure {
         phase: Phase::AfterContent,
         ..overloaded()

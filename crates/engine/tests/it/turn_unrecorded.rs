@@ -9,7 +9,7 @@ use outlast_kernel::event::TurnStatus;
 // --- A journal that fails ---
 
 #[tokio::test(start_paused = true)]
-async fn a_journal_that_fails_stops_nothing_but_what_may_run_once_only() {
+async fn journal_failure_blocks_only_at_most_once_tools() {
     let came = Case::new(retry_then_tools_script(), |_| write_failed())
         .run()
         .await;
@@ -26,7 +26,7 @@ async fn a_journal_that_fails_stops_nothing_but_what_may_run_once_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_written_is_written_in_order_once_it_can_be() {
+async fn failed_writes_are_replayed_in_order_on_recovery() {
     let whole = Case::new(retry_then_tools_script(), write_succeeds)
         .run()
         .await
@@ -54,7 +54,7 @@ async fn what_could_not_be_written_is_written_in_order_once_it_can_be() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_outage_of_the_journal_is_said_once() {
+async fn each_journal_outage_is_reported_once() {
     let fate: WriteScript = |number| match number {
         1..=3 | 6..=7 => write_failed(),
         _ => Ok(()),
@@ -65,7 +65,7 @@ async fn each_outage_of_the_journal_is_said_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_journal_that_works_again_lets_everything_run() {
+async fn recovered_journal_lets_all_tools_run() {
     let fate: WriteScript = |number| if number <= 5 { write_failed() } else { Ok(()) };
     let came = Case::new(retry_then_tools_script(), fate).run().await;
     assert_eq!(came.lines(&["run"]), ["run read", "run send"]);
@@ -73,7 +73,7 @@ async fn a_journal_that_works_again_lets_everything_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_could_not_be_written_down_is_handed_on_all_the_same() {
+async fn completion_is_delivered_despite_journal_failure() {
     let fate: WriteScript = |number| if number >= 3 { write_failed() } else { Ok(()) };
     let came = Case::new([hello()], fate).run().await;
     assert_eq!(
@@ -93,7 +93,7 @@ async fn an_answer_that_could_not_be_written_down_is_handed_on_all_the_same() {
 // --- A journal that another process owns ---
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_called_and_nothing_run_once_the_turn_is_anothers() {
+async fn no_call_tool_or_write_after_ownership_loss() {
     let whole = Case::new(retry_then_tools_script(), write_succeeds)
         .run()
         .await;
@@ -134,7 +134,7 @@ async fn nothing_is_called_and_nothing_run_once_the_turn_is_anothers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_turn_says_why_and_closes_its_chain() {
+async fn ownership_loss_ends_retry_chain_with_reason() {
     let fate: WriteScript = |number| {
         if number >= 3 {
             ownership_lost()

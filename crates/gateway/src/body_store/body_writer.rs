@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_comes_in_pieces_is_whole_wherever_it_is_kept() {
+    async fn body_in_pieces_is_complete_in_file_or_memory() {
         let folder = tempfile::TempDir::new().unwrap();
         let (one, other) = (
             vec![1_u8; MAX_MEMORY_BYTES - 1],
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_disk_does_not_take_comes_back_with_all_before_it() {
+    fn failed_file_append_returns_all_bytes() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("body");
         // The last letter is the part of a piece that the disk took before it reported that it is full.

@@ -28,7 +28,7 @@ fn lives(name: &str, way: GatewayMode, seconds: u64) -> bool {
 }
 
 #[test]
-fn the_model_lives_and_dies_as_the_clients_did() {
+fn client_models_match_measured_timeouts() {
     use GatewayMode::{Frames, HeadersOnly, NoResponse};
     // Held for 120 s and 400 s, silent for 400 s, comments for 400 s, and the frame of the dialect.
     let measured = [
@@ -70,7 +70,7 @@ fn the_model_lives_and_dies_as_the_clients_did() {
 }
 
 #[test]
-fn the_model_counts_the_signs_of_life_that_claude_code_counts() {
+fn claude_code_model_matches_measured_watchdog() {
     for (pace, measured) in [(15, 761.0), (60, 2_111.0)] {
         for frame in [PING, COMMENT] {
             let mut client = CLAUDE_CODE;
@@ -87,7 +87,7 @@ fn the_model_counts_the_signs_of_life_that_claude_code_counts() {
 }
 
 #[test]
-fn the_model_outlasts_the_hour_as_the_clients_did() {
+fn client_models_match_measured_hour_long_waits() {
     assert!(lives("Codex", GatewayMode::NoResponse, 3_700));
     assert!(lives("Codex", GatewayMode::Frames(KEEPALIVE, 15), 3_700));
     for name in [
@@ -118,7 +118,7 @@ fn the_model_outlasts_the_hour_as_the_clients_did() {
 // --- which clients survive, and which do not ---
 
 #[test]
-fn no_client_is_lost_in_an_outage_that_it_can_be_kept_through() {
+fn every_client_survives_outages_up_to_its_maximum() {
     for client in ALL {
         for outage in OUTAGES {
             let outcome = client.run(
@@ -160,7 +160,7 @@ fn most_clients_never_notice_an_outage_of_eight_hours() {
 }
 
 #[test]
-fn a_slow_answer_loses_nobody_either() {
+fn slow_response_loses_no_client() {
     for client in ALL {
         let outcome = client.run(
             kept_alive(client.profile, FailureVisibility::Unreported),
@@ -172,7 +172,7 @@ fn a_slow_answer_loses_nobody_either() {
 }
 
 #[test]
-fn without_being_kept_clients_are_lost() {
+fn clients_give_up_without_their_keepalives() {
     let lost = |way, outage| -> Vec<&str> {
         let is_lost = |client: &&super::client_model::ClientModel| {
             client
@@ -210,7 +210,7 @@ fn without_being_kept_clients_are_lost() {
 }
 
 #[test]
-fn every_client_would_be_lost_as_another() {
+fn client_gives_up_under_another_profile() {
     // The rows differ for a reason: a client that is taken for a certain other one does not survive.
     let taken_for = |name: &str, row: &str, outage: u64| {
         by_name(name).run(
@@ -234,7 +234,7 @@ fn every_client_would_be_lost_as_another() {
 }
 
 #[test]
-fn beats_are_rare() {
+fn heartbeat_interval_has_a_minimum() {
     for client in ALL {
         let outcome = client.run(
             kept_alive(client.profile, FailureVisibility::Failing),
@@ -255,7 +255,7 @@ fn beats_are_rare() {
 }
 
 #[test]
-fn the_endless_row_keeps_claude_code_in_one_piece() {
+fn endless_profile_holds_claude_code_for_8h() {
     // The event counts as a real one, so nothing is used up.
     let mut client = CLAUDE_CODE;
     client.budget = None;

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn each_client_is_told_a_time_that_it_obeys() {
+    fn retry_after_is_within_each_clients_limit() {
         for (name, short, long, longest) in [
             ("claude-code", "12", "60", "60"),
             ("anthropic-sdk-python", "12", "60", "60"),
@@ -118,20 +118,20 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_no_timer_can_hold_is_cut() {
+    fn retry_after_is_capped_at_24_days() {
         let month = Some(30 * 86_400);
         assert_eq!(rewritten("opencode", &[], month), "2073600");
         assert_eq!(rewritten("anthropic-sdk-ts", &[], month), "2073600");
     }
 
     #[test]
-    fn codex_is_told_a_time_even_when_none_is_known() {
+    fn codex_gets_default_retry_after_when_unknown() {
         assert_eq!(rewritten("codex", &[], None), "15");
         assert_eq!(rewritten("claude-code", &[], None), "-");
     }
 
     #[test]
-    fn whole_seconds_are_stated_and_never_none() {
+    fn retry_after_is_rounded_up_to_at_least_one_second() {
         let mut headers = HeaderMap::new();
         let codex = by_name("codex").unwrap();
         for (millis, stated) in [(0, "1"), (400, "1"), (1_000, "1"), (1_001, "2")] {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_provider_says_is_read_and_not_left_beside_it() {
+    fn provider_retry_headers_are_read_and_replaced() {
         let millis = [("retry-after-ms", "250000"), ("retry-after", "1")];
         assert_eq!(rewritten("codex", &millis, None), "120");
         let mut rest = headers(&millis);
@@ -159,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_reads_the_body_keeps_its_headers() {
+    fn gemini_cli_keeps_provider_retry_headers() {
         let given = [("retry-after", "300"), ("retry-after-ms", "300000")];
         assert_eq!(rewritten("gemini-cli", &given, Some(5)), "300");
     }
 
     #[test]
-    fn a_client_that_is_not_to_come_back_is_told_so_and_no_time() {
+    fn final_failure_sets_only_x_should_retry_false() {
         for name in ["claude-code", "codex", "opencode", "openai-sdk-python"] {
             let mut headers = headers(&[
                 ("retry-after", "30"),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_limit_is_read_where_the_client_states_one() {
+    fn client_timeout_is_read_from_its_own_header() {
         let stated = |name: &str, header: &'static str, value: &'static str| {
             stated_timeout(by_name(name).unwrap(), &headers(&[(header, value)]))
         };

@@ -41,7 +41,7 @@ fn acts(keeping: &mut KeepAliveSchedule, until: u64) -> Vec<(u64, KeepAliveActio
 }
 
 #[test]
-fn the_beat_for_claude_code_stretches_until_its_budget_is_nearly_used_up() {
+fn claude_code_pings_slow_down_then_hold_ends() {
     let mut held = failing_schedule("claude-code", MESSAGES);
     let acts = acts(&mut held, 1_000_000);
     let ping = KeepAliveAction::SendHeartbeat(b"event: ping\ndata: {\"type\":\"ping\"}\n\n");
@@ -59,7 +59,7 @@ fn the_beat_for_claude_code_stretches_until_its_budget_is_nearly_used_up() {
 }
 
 #[test]
-fn a_quick_failure_has_time_to_keep_its_status() {
+fn headers_are_sent_earlier_once_an_attempt_failed() {
     let mut slow = schedule("claude-code", MESSAGES);
     assert_eq!(
         slow.next_action(),
@@ -79,7 +79,7 @@ fn a_quick_failure_has_time_to_keep_its_status() {
 }
 
 #[test]
-fn a_status_stays_open_where_interim_responses_are_understood() {
+fn interim_responses_keep_status_open() {
     for name in ["openai-sdk-python", "anthropic-sdk-python", "ai-sdk"] {
         for form in [MESSAGES, CHAT, RESPONSES, ResponseFormat::Whole] {
             let mut held = failing_schedule(name, form);
@@ -96,7 +96,7 @@ fn a_status_stays_open_where_interim_responses_are_understood() {
 }
 
 #[test]
-fn the_timer_of_a_node_sdk_is_met_by_headers_after_nine_minutes() {
+fn node_sdk_gets_headers_after_nine_minutes() {
     let mut held = failing_schedule("openai-sdk-node", CHAT);
     let acts = acts(&mut held, 900);
     assert_eq!(acts[7], (480, KeepAliveAction::SendInterim));
@@ -109,14 +109,14 @@ fn the_timer_of_a_node_sdk_is_met_by_headers_after_nine_minutes() {
 }
 
 #[test]
-fn codex_is_left_alone() {
+fn codex_gets_no_keepalive_before_content() {
     for form in [RESPONSES, ResponseFormat::Whole] {
         assert_eq!(failing_schedule("codex", form).next_action(), None);
     }
 }
 
 #[test]
-fn a_json_answer_is_begun_with_white_space() {
+fn json_response_is_kept_alive_with_newlines() {
     let mut held = failing_schedule("opencode", ResponseFormat::Whole);
     let expected = [
         (60, KeepAliveAction::SendHeaders),
@@ -127,7 +127,7 @@ fn a_json_answer_is_begun_with_white_space() {
 }
 
 #[test]
-fn nothing_is_put_into_a_body_that_is_not_understood() {
+fn opaque_body_gets_only_interim_responses() {
     for name in ["unknown", "opencode", "anthropic-sdk-ts", "pi"] {
         let mut held = failing_schedule(name, ResponseFormat::Opaque);
         let acts = acts(&mut held, 3_600);
@@ -140,7 +140,7 @@ fn nothing_is_put_into_a_body_that_is_not_understood() {
 }
 
 #[test]
-fn an_end_before_the_headers_states_a_time_that_the_client_obeys() {
+fn hold_end_before_headers_sends_retry_after() {
     let status = |status, seconds| HoldEnding::Status {
         status,
         retry_after: Duration::from_secs(seconds),
@@ -169,7 +169,7 @@ fn an_end_before_the_headers_states_a_time_that_the_client_obeys() {
 }
 
 #[test]
-fn an_end_after_the_headers_is_one_that_the_dialect_knows() {
+fn hold_end_after_headers_is_error_frame_or_disconnect() {
     let committed = |name, form| {
         let mut held = failing_schedule(name, form);
         while !held.has_sent_headers() {
@@ -199,7 +199,7 @@ fn an_end_after_the_headers_is_one_that_the_dialect_knows() {
 }
 
 #[test]
-fn nobody_who_has_not_met_trouble_is_sent_away() {
+fn hold_never_ends_before_a_failure() {
     for name in ["goose", "claude-code", "openai-sdk-node"] {
         let mut slow = schedule(name, ResponseFormat::Whole);
         let ends = |acts: Vec<(u64, KeepAliveAction)>| {
@@ -213,7 +213,7 @@ fn nobody_who_has_not_met_trouble_is_sent_away() {
 }
 
 #[test]
-fn amid_an_answer_only_silences_are_filled_and_nothing_ends() {
+fn after_content_only_heartbeats_are_sent() {
     let mut answer = failing_schedule("claude-code", MESSAGES);
     answer.content_sent();
     answer.record_activity(at(100));
@@ -244,7 +244,7 @@ fn amid_an_answer_only_silences_are_filled_and_nothing_ends() {
 }
 
 #[test]
-fn what_is_due_is_taken_once_and_not_before_its_time() {
+fn due_action_is_taken_once_and_not_early() {
     let mut held = failing_schedule("claude-code", MESSAGES);
     assert_eq!(held.take_due(at(19)), None);
     assert_eq!(held.take_due(at(25)), Some(KeepAliveAction::SendHeaders));
@@ -253,7 +253,7 @@ fn what_is_due_is_taken_once_and_not_before_its_time() {
 }
 
 #[test]
-fn a_stated_limit_is_kept_to() {
+fn keepalive_respects_stated_client_timeout() {
     let limited = |name: &str, form, seconds| {
         failing_schedule(name, form).with_stated_timeout(Some(Duration::from_secs(seconds)))
     };
@@ -295,7 +295,7 @@ proptest! {
     /// However late each action is carried out, and whatever else happens, a client is committed once, heartbeats come
     /// only after that, and nothing comes after an end.
     #[test]
-    fn acts_come_in_their_order(
+    fn keepalive_actions_are_well_ordered(
         row in 0..crate::clients::ALL.len(),
         form in prop::sample::select(vec![MESSAGES, CHAT, RESPONSES, ResponseFormat::Gemini, ResponseFormat::Whole, ResponseFormat::Opaque]),
         delays in prop::collection::vec((0u64..400, any::<bool>(), prop::option::of(0u64..40_000)), 1..80),

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn other_headers_tell_where_the_user_agent_does_not() {
+    fn sdk_headers_identify_client_with_unknown_agent() {
         let own_name = ("user-agent", "my-app/1.0");
         let version = ("anthropic-version", "2023-06-01");
         let python = ("x-stainless-lang", "python");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_counts_more_than_what_is_recognised() {
+    fn forced_client_name_overrides_recognition() {
         let claude = headers(&[("user-agent", "claude-cli/2.1.325 (external, cli)")]);
         for (forced, name) in [
             ("codex", "codex"),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_no_text_is_nobodys() {
+    fn non_text_user_agent_is_unknown_client() {
         let mut strange = HeaderMap::new();
         strange.insert(
             "user-agent",
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_header_that_a_row_looks_for_is_among_the_signs() {
+    fn signature_headers_cover_every_profile() {
         let rows = table::ALL.iter().flat_map(|profile| profile.signatures);
         for sign in rows.copied().flatten() {
             if let HeaderSign::HeaderEquals(name, _) | HeaderSign::HeaderPresent(name) = sign {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_can_be_named_and_no_name_is_taken_twice() {
+    fn profile_names_are_unique_and_resolvable() {
         let mut names: Vec<_> = table::ALL.iter().map(|profile| profile.name).collect();
         for name in &names {
             assert_eq!(by_name(name).map(|profile| profile.name), Some(*name));

@@ -44,7 +44,7 @@ fn problem(reply: &TestResponse) -> (u16, String) {
 }
 
 #[test]
-fn nothing_is_shown_or_done_without_the_token() {
+fn every_api_endpoint_requires_token() {
     let bench = FakeGateway::new();
     for line in ALL {
         let reply = bench.send(false, line, "{\"id\":\"r-1\"}");
@@ -64,7 +64,7 @@ fn nothing_is_shown_or_done_without_the_token() {
 }
 
 #[test]
-fn it_says_what_can_be_shown_and_what_is_known() {
+fn api_returns_about_gateways_state_and_policies() {
     let bench = FakeGateway::new();
     let version = env!("CARGO_PKG_VERSION");
     let views = ["gateway", "providers", "policies"];
@@ -84,7 +84,7 @@ fn it_says_what_can_be_shown_and_what_is_known() {
 }
 
 #[test]
-fn traffic_is_that_after_a_number() {
+fn traffic_returns_requests_after_sequence_number() {
     let bench = FakeGateway::new();
     let begin = |id: &str| {
         bench.traffic.record_start(&NewRequest {
@@ -120,7 +120,7 @@ fn traffic_is_that_after_a_number() {
 }
 
 #[test]
-fn what_is_wrong_is_a_problem() {
+fn api_errors_are_problem_documents() {
     let bench = FakeGateway::new();
     let code = |line: &str, body: &str| problem(&bench.send(true, line, body));
     let coded = |status: u16, code: &str| (status, code.to_owned());
@@ -156,7 +156,7 @@ fn what_is_wrong_is_a_problem() {
 }
 
 #[test]
-fn all_that_wait_can_be_retried() {
+fn retry_now_without_id_retries_all() {
     let bench = FakeGateway::new();
     let (status, said) = bench.post("/_outlast/api/gateways/8080/retry_now", "");
     assert_eq!((status, said), (200, json!({ "retried": 1 })));
@@ -175,7 +175,7 @@ fn misfits<Shown: JsonSchema>(answer: &Value) -> Vec<String> {
 }
 
 #[test]
-fn every_answer_is_of_its_published_form() {
+fn api_responses_match_published_schema() {
     let bench = FakeGateway::new();
     let begun = NewRequest {
         id: "r-1",

@@ -67,7 +67,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn all_policies_are_there_with_every_delay() {
+    fn all_named_policies_list_every_delay() {
         let all = serde_json::to_value(all()).unwrap();
         let names: Vec<&str> = all
             .as_array()

@@ -58,7 +58,7 @@ impl TestGateway {
 }
 
 #[tokio::test]
-async fn held_and_abandoned_requests_can_be_resumed_after_a_restart() {
+async fn restart_resumes_held_request_but_not_expired_one() {
     let place = TestDir::new();
     let gateway = place.open(0).await;
     let waits = gateway.begin("waits", "waits");
@@ -86,7 +86,7 @@ async fn held_and_abandoned_requests_can_be_resumed_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_is_killed_leaves_all_its_waits() {
+async fn killed_gateway_leaves_all_holds_resumable() {
     let place = TestDir::new();
     let gateway = place.open(0).await;
     let holds: Vec<Hold> = (0..50)
@@ -113,7 +113,7 @@ async fn a_gateway_that_is_killed_leaves_all_its_waits() {
 }
 
 #[tokio::test]
-async fn how_long_it_is_kept_is_counted_over_a_restart() {
+async fn resume_window_counts_across_restart() {
     let (half_an_hour, two_days) = (RESUME_WINDOW.as_secs(), 48 * 3600);
     let place = TestDir::new();
     let gateway = place.open(0).await;
@@ -148,7 +148,7 @@ async fn how_long_it_is_kept_is_counted_over_a_restart() {
 }
 
 #[tokio::test]
-async fn nothing_that_was_asked_is_written_down() {
+async fn hold_row_contains_no_prompt_or_credential() {
     let place = TestDir::new();
     let gateway = place.open(0).await;
     let hold = gateway.begin("what was asked in confidence", "id");
@@ -160,7 +160,7 @@ async fn nothing_that_was_asked_is_written_down() {
 }
 
 #[tokio::test]
-async fn ten_thousand_waits_are_written_down_and_removed_in_little_time() {
+async fn ten_thousand_holds_are_written_and_removed_fast() {
     const CROWD: usize = 10_000;
     let place = TestDir::new();
     let gateway = place.open(0).await;
@@ -198,7 +198,7 @@ async fn ten_thousand_waits_are_written_down_and_removed_in_little_time() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_kept_and_said_and_a_row_that_says_nothing_is_removed() {
+async fn damaged_file_is_backed_up_and_bad_rows_removed() {
     let place = TestDir::new();
     std::fs::write(place.path(), "this is no database").unwrap();
     let gateway = place.open(0).await;
@@ -221,7 +221,7 @@ async fn a_damaged_file_is_kept_and_said_and_a_row_that_says_nothing_is_removed(
 }
 
 #[tokio::test]
-async fn when_the_file_is_taken_away_all_that_is_known_is_written_anew() {
+async fn deleted_file_is_rewritten_with_all_holds() {
     let place = TestDir::new();
     let gateway = place.open(0).await;
     let waits = gateway.begin("waits", "waits");
@@ -236,7 +236,7 @@ async fn when_the_file_is_taken_away_all_that_is_known_is_written_anew() {
 }
 
 #[tokio::test]
-async fn without_its_file_a_gateway_goes_on_and_says_so_once() {
+async fn unusable_file_is_reported_once_and_holds_still_work() {
     let folder = TempDir::new().unwrap();
     let in_the_way = folder.path().join("gateway.db");
     std::fs::create_dir(&in_the_way).unwrap();
@@ -266,7 +266,7 @@ async fn without_its_file_a_gateway_goes_on_and_says_so_once() {
 }
 
 #[tokio::test]
-async fn a_second_gateway_works_without_the_file_and_has_it_when_the_first_is_gone() {
+async fn second_gateway_takes_over_file_after_first_closes() {
     let place = TestDir::new();
     let first = place.open(0).await;
     let theirs = first.begin("hello", "theirs");
@@ -300,7 +300,7 @@ async fn a_second_gateway_works_without_the_file_and_has_it_when_the_first_is_go
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_clock_does_not_keep_anything_from_the_disk() {
+async fn paused_clock_does_not_block_writes() {
     let place = TestDir::new();
     let clock = Arc::new(TimerClock::new(at(0)));
     let holds = Holds::open(Some(place.path()), clock, Arc::new(|_| {})).await;

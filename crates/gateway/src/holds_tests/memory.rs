@@ -30,7 +30,7 @@ async fn abandoned_hold_is_resumed_once_with_its_budget() {
 }
 
 #[tokio::test]
-async fn a_second_request_of_the_same_words_is_one_of_its_own_while_the_first_waits() {
+async fn identical_request_gets_own_hold_while_first_waits() {
     let gateway = TestGateway::in_memory().await;
     let first = gateway.begin("hello", "first");
     assert!(gateway.resume("hello").is_none());
@@ -65,7 +65,7 @@ async fn oldest_abandoned_hold_is_resumed_first() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_again_has_its_hold_kept_again() {
+async fn hold_is_kept_each_time_client_disconnects() {
     let gateway = TestGateway::in_memory().await;
     drop(gateway.begin("hello", "first"));
     for resent in 1..=5 {
@@ -80,7 +80,7 @@ async fn a_client_that_leaves_again_has_its_hold_kept_again() {
 }
 
 #[tokio::test]
-async fn it_is_kept_for_half_an_hour_or_that_long_after_its_client_was_told_to_come() {
+async fn abandoned_hold_expires_after_resume_window() {
     let half_an_hour = RESUME_WINDOW.as_secs();
     for (told, kept) in [(None, half_an_hour), (Some(9000), 9000 + half_an_hour)] {
         for (come, is_there) in [(kept, true), (kept + 1, false)] {
@@ -101,7 +101,7 @@ async fn it_is_kept_for_half_an_hour_or_that_long_after_its_client_was_told_to_c
 }
 
 #[tokio::test]
-async fn what_nobody_came_back_for_is_forgotten_by_whoever_looks() {
+async fn expired_hold_is_removed_on_any_access() {
     type Look = fn(&TestGateway);
     let looks: [Look; 3] = [
         |gateway| drop(gateway.resume("other words")),
@@ -129,7 +129,7 @@ async fn what_nobody_came_back_for_is_forgotten_by_whoever_looks() {
 }
 
 #[tokio::test]
-async fn of_too_many_that_were_left_the_oldest_go() {
+async fn oldest_abandoned_holds_are_evicted_beyond_limit() {
     let gateway = TestGateway::in_memory().await;
     for number in 0..MAX_ABANDONED + 3 {
         let name = number.to_string();
@@ -146,7 +146,7 @@ async fn of_too_many_that_were_left_the_oldest_go() {
 }
 
 #[tokio::test]
-async fn a_person_sees_those_that_wait_and_those_that_were_left_the_oldest_first() {
+async fn list_shows_waiting_holds_by_age_then_abandoned() {
     let gateway = TestGateway::in_memory().await;
     gateway.clock.set(5);
     let young = gateway.begin("a", "young");
@@ -182,7 +182,7 @@ async fn a_person_sees_those_that_wait_and_those_that_were_left_the_oldest_first
 }
 
 #[tokio::test]
-async fn a_wait_can_be_cut_short_and_given_up() {
+async fn wait_can_be_retried_now_or_cancelled() {
     let gateway = TestGateway::in_memory().await;
     let (one, other) = (gateway.begin("a", "one"), gateway.begin("b", "other"));
     drop(gateway.begin("c", "left"));
@@ -210,7 +210,7 @@ async fn a_wait_can_be_cut_short_and_given_up() {
 }
 
 #[tokio::test]
-async fn when_all_are_to_hurry_each_is_told_whose_trouble_is_its_own() {
+async fn retry_all_wakes_each_hold_with_request_scoped_cause() {
     let gateway = TestGateway::in_memory().await;
     let holds = ["a", "b", "c"].map(|id| gateway.begin(id, id));
     for hold in &holds {
@@ -225,7 +225,7 @@ async fn when_all_are_to_hurry_each_is_told_whose_trouble_is_its_own() {
 }
 
 #[tokio::test]
-async fn what_was_to_be_hurried_while_it_was_tried_does_not_hurry_the_next_wait() {
+async fn retry_now_during_attempt_does_not_skip_next_wait() {
     let gateway = TestGateway::in_memory().await;
     let hold = gateway.begin("a", "one");
     gateway.holds.retry_now(None);
@@ -238,7 +238,7 @@ async fn what_was_to_be_hurried_while_it_was_tried_does_not_hurry_the_next_wait(
 }
 
 #[test]
-fn a_hold_costs_little() {
+fn hold_size_is_bounded() {
     // Beside its strings: itself, its place in the table (half of which may be empty), and the channel of commands.
     let place = 2 * (size_of::<Key>() + size_of::<Box<HeldRequest>>() + 1);
     let signal = size_of::<Signal>() + 2 * size_of::<usize>();
@@ -268,7 +268,7 @@ fn identity(headers: &[(&str, &str)], change: impl FnOnce(&mut Parts<'_>)) -> Id
 }
 
 #[test]
-fn whoever_differs_in_anything_that_tells_is_somebody_else() {
+fn identity_differs_by_each_significant_part() {
     let same = || identity(&[], |_| {});
     assert_eq!(same(), identity_of("hello"));
     let others = [
@@ -298,7 +298,7 @@ fn whoever_differs_in_anything_that_tells_is_somebody_else() {
 }
 
 #[test]
-fn how_often_it_was_sent_and_what_else_it_says_does_not_tell() {
+fn identity_ignores_insignificant_headers() {
     let base = [("session_id", "s"), ("user-agent", "x")];
     let expected = identity(&base, |_| {});
     let more = [
@@ -312,7 +312,7 @@ fn how_often_it_was_sent_and_what_else_it_says_does_not_tell() {
 }
 
 #[test]
-fn a_body_is_the_same_in_pieces_and_from_a_file() {
+fn identity_is_same_for_body_in_pieces_or_from_file() {
     let headers = HeaderMap::new();
     let making = Identity::builder(&Parts {
         credential: b"mark",
@@ -339,7 +339,7 @@ fn a_body_is_the_same_in_pieces_and_from_a_file() {
 }
 
 #[test]
-fn an_identity_can_be_written_down_and_says_nothing() {
+fn identity_round_trips_through_json() {
     let expected = identity_of("hello");
     let text = serde_json::to_string(&expected).unwrap();
     assert_eq!(text.len(), 66);

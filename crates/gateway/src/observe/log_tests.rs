@@ -86,7 +86,7 @@ fn one_of_each<'a>(record: &'a Record<'a>) -> [EventKind<'a>; 8] {
 }
 
 #[test]
-fn each_event_is_one_line_with_time_level_name_and_request() {
+fn log_line_has_time_level_event_and_request() {
     let record = record();
     let lines = written_lines(Level::Info, &one_of_each(&record));
     let seen: Vec<_> = lines
@@ -119,7 +119,7 @@ fn each_event_is_one_line_with_time_level_name_and_request() {
 }
 
 #[test]
-fn a_request_that_is_over_is_told_in_full_but_for_its_query() {
+fn finished_event_logs_all_fields_but_query() {
     let record = record();
     let lines = written_lines(Level::Info, &[EventKind::Finished(&record)]);
     assert_eq!(
@@ -135,7 +135,7 @@ fn a_request_that_is_over_is_told_in_full_but_for_its_query() {
 }
 
 #[test]
-fn texts_from_outside_are_cleaned_and_bounded() {
+fn untrusted_log_text_is_sanitized_and_bounded() {
     let message = format!(
         "\u{1b}[31mIncorrect API key provided: sk-proj-abcdefghijklmnop1234\n{}",
         "x".repeat(1_000_000)
@@ -161,7 +161,7 @@ fn texts_from_outside_are_cleaned_and_bounded() {
 }
 
 #[test]
-fn the_level_follows_from_how_a_request_ended() {
+fn log_level_follows_request_outcome() {
     let levels: Vec<_> = Outcome::ALL
         .into_iter()
         .map(|outcome| Record {
@@ -195,7 +195,7 @@ fn events_below_the_wanted_level_are_not_written() {
 }
 
 #[test]
-fn the_names_of_outcomes_are_the_same_everywhere() {
+fn outcome_names_match_their_json() {
     for outcome in Outcome::ALL {
         assert_eq!(json!(outcome), outcome.as_str());
     }
@@ -216,7 +216,7 @@ impl Write for BlockedWriter {
 }
 
 #[test]
-fn a_reader_that_does_not_read_makes_nobody_wait_and_costs_bounded_memory() {
+fn blocked_log_writer_drops_events_without_waiting() {
     let (release_token, wait) = mpsc::channel();
     let paper = SharedBuffer::default();
     let sink = LineSink::new(BlockedWriter(wait, paper.clone()), Level::Info, super::json).unwrap();
@@ -263,7 +263,7 @@ impl Write for Closed {
 }
 
 #[test]
-fn a_reader_that_is_gone_hurts_nobody() {
+fn closed_log_writer_is_ignored() {
     let sink = LineSink::new(Closed, Level::Info, super::json).unwrap();
     for _ in 0..1000 {
         sink.emit(&Event {

@@ -40,7 +40,7 @@ fn a_request_counts_by_dialect_client_and_outcome() {
 }
 
 #[test]
-fn times_are_seconds_and_only_of_those_that_have_them() {
+fn histograms_are_in_seconds_and_skip_absent_times() {
     let metrics = metrics();
     metrics.finished(&sample::record());
     let quick = Record {
@@ -65,7 +65,7 @@ fn times_are_seconds_and_only_of_those_that_have_them() {
 }
 
 #[test]
-fn gauges_fall_when_what_they_count_is_over() {
+fn gauges_return_to_zero_when_guards_drop() {
     let metrics = metrics();
     let counted = (
         metrics.connection(),
@@ -93,7 +93,7 @@ fn gauges_fall_when_what_they_count_is_over() {
 }
 
 #[test]
-fn everything_else_is_counted_under_its_own_name() {
+fn each_counter_has_its_own_series() {
     let metrics = metrics();
     metrics.attempt_failed(Some(Dialect::OpenaiResponses), Cause::Overloaded);
     metrics.attempt_failed(None, Cause::DeadlinePassed);
@@ -133,7 +133,7 @@ fn everything_else_is_counted_under_its_own_name() {
 }
 
 #[test]
-fn the_sums_agree_with_the_series() {
+fn status_counters_sum_the_metric_series() {
     let metrics = metrics();
     let record = sample::record();
     for outcome in Outcome::ALL {
@@ -164,7 +164,7 @@ fn the_sums_agree_with_the_series() {
 }
 
 #[test]
-fn a_thousand_strange_clients_are_one_series() {
+fn unknown_clients_share_one_series() {
     let metrics = metrics();
     for number in 0..1000 {
         let client: &'static str = format!("client-{number}").leak();

@@ -140,7 +140,7 @@ fn emit_sample_request(otel: &SpanSink) {
 }
 
 #[tokio::test]
-async fn a_collector_receives_a_span_with_what_happened() {
+async fn collector_receives_span_with_attributes_and_events() {
     let (address, taking) = collector("200 OK").await;
     let (otel, exporting) = start(&settings(format!("http://{address}/"))).unwrap();
     emit_sample_request(&otel);
@@ -187,7 +187,7 @@ async fn a_collector_receives_a_span_with_what_happened() {
 }
 
 #[tokio::test]
-async fn the_whole_address_of_a_collector_is_as_good() {
+async fn collector_url_may_include_traces_path() {
     let (address, taking) = collector("200 OK").await;
     let whole = format!("http://{address}/otlp/v1/traces");
     let (otel, exporting) = start(&settings(whole)).unwrap();
@@ -221,7 +221,7 @@ async fn a_batch_that_is_refused_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_sent_takes_bounded_room() {
+async fn unsent_spans_and_events_are_bounded() {
     // Nobody responds there: it listens and does not accept.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -251,7 +251,7 @@ async fn what_cannot_be_sent_takes_bounded_room() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_is_said_so() {
+async fn invalid_collector_url_is_a_settings_error() {
     let wrong = start(&settings("collector:4318".to_owned()));
     assert!(matches!(wrong.err(), Some(OtelError::Settings(_))));
 }

@@ -73,7 +73,7 @@ fn weighed(traffic: &RequestLog) -> usize {
 }
 
 #[test]
-fn a_request_is_followed_from_its_coming_to_its_end() {
+fn request_log_records_all_attempts_and_outcome() {
     let traffic = RequestLog::new(START);
     let ticket = traffic.record_start(&new_request("r-1"));
     traffic.record_event(ticket, at(0), &waits(0, 1));
@@ -99,7 +99,7 @@ fn a_request_is_followed_from_its_coming_to_its_end() {
 }
 
 #[test]
-fn what_is_not_known_is_left_out_and_what_was_before_is_said() {
+fn unknown_fields_are_omitted_and_resends_shown() {
     let traffic = RequestLog::new(START);
     let begun = NewRequest {
         dialect: None,
@@ -122,7 +122,7 @@ fn what_is_not_known_is_left_out_and_what_was_before_is_said() {
 }
 
 #[test]
-fn an_answer_that_broke_off_is_an_attempt_that_failed() {
+fn broken_response_marks_its_attempt_failed() {
     let traffic = RequestLog::new(START);
     let end = |outcome| {
         let ticket = traffic.record_start(&new_request("r-1"));
@@ -144,7 +144,7 @@ fn an_answer_that_broke_off_is_an_attempt_that_failed() {
 }
 
 #[test]
-fn every_change_is_told_once() {
+fn changes_since_returns_each_change_once() {
     let traffic = RequestLog::new(START);
     let first = traffic.record_start(&new_request("r-1"));
     let second = traffic.record_start(&new_request("r-2"));
@@ -178,7 +178,7 @@ fn every_change_is_told_once() {
 }
 
 #[test]
-fn of_many_attempts_the_first_and_the_last_are_kept() {
+fn request_log_keeps_first_and_last_attempts() {
     let traffic = RequestLog::new(START);
     let ticket = traffic.record_start(&new_request("r-1"));
     for attempt in 1..=100 {
@@ -193,7 +193,7 @@ fn of_many_attempts_the_first_and_the_last_are_kept() {
 }
 
 #[test]
-fn texts_from_outside_are_cleaned_and_cut() {
+fn untrusted_request_text_is_sanitized_and_cut() {
     let traffic = RequestLog::new(START);
     let long = "x".repeat(5000);
     let ticket = traffic.record_start(&NewRequest {
@@ -213,7 +213,7 @@ fn texts_from_outside_are_cleaned_and_cut() {
 }
 
 #[test]
-fn those_that_are_over_make_room_for_others_first() {
+fn finished_requests_are_evicted_first() {
     let traffic = RequestLog::new(START);
     let waits_long = traffic.record_start(&new_request("waits"));
     let over: Vec<RequestKey> = (1..=MAX_REQUESTS)
@@ -247,7 +247,7 @@ fn those_that_are_over_make_room_for_others_first() {
 }
 
 #[test]
-fn however_many_wait_for_long_they_take_no_more_room_than_they_may() {
+fn request_log_memory_is_bounded_by_bytes() {
     let traffic = RequestLog::new(START);
     let message = "no".repeat(400);
     let mut most = 0;

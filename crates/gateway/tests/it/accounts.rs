@@ -97,7 +97,7 @@ fn check_secrets(upstream: &Upstream, answer: &TestResponse) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_one_account_is_refused_or_limited_the_other_is_used() {
+async fn second_account_is_used_when_first_is_refused_or_limited() {
     limited(async {
         for (dialect, first) in Dialect::ALL
             .into_iter()
@@ -137,7 +137,7 @@ async fn where_one_account_is_refused_or_limited_the_other_is_used() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_the_provider_repeats_is_not_passed_on() {
+async fn key_echoed_by_provider_is_not_relayed() {
     limited(async {
         for dialect in Dialect::ALL {
             let (upstream, rig) = rig(refused, refused).await;
@@ -159,7 +159,7 @@ async fn a_key_that_the_provider_repeats_is_not_passed_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_scripted_provider_repeats_a_key_and_nobody_sees_it() {
+async fn key_echoed_by_scripted_provider_is_hidden() {
     limited(async {
         for (dialect, streamed) in Dialect::ALL
             .into_iter()
@@ -189,7 +189,7 @@ async fn the_scripted_provider_repeats_a_key_and_nobody_sees_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn elsewhere_the_client_brings_its_own_key_and_ours_stays_here() {
+async fn other_paths_forward_client_key_not_account_key() {
     limited(async {
         let (upstream, rig) = rig(refused, refused).await;
         for (method, target) in [
@@ -215,7 +215,7 @@ async fn elsewhere_the_client_brings_its_own_key_and_ours_stays_here() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_all_accounts_are_limited_the_first_that_is_free_again_is_waited_for() {
+async fn all_accounts_limited_waits_for_earliest_reset() {
     limited(async {
         let mut plan = Plan::new("usage-limit:reset=60+usage-limit:reset=1", 200);
         plan.accounts = vec![("first", FIRST), ("second", SECOND)];

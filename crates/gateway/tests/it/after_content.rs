@@ -96,7 +96,7 @@ async fn breaks_off(dialect: Dialect, script: &str, quick: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_breaks_off_ends_with_one_error() {
+async fn interrupted_stream_ends_with_one_error() {
     let scripts = [
         ("drop-after:2", "drop-after:2"),
         ("stall:2", "drop-after:2"),
@@ -110,7 +110,7 @@ async fn an_answer_that_breaks_off_ends_with_one_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_without_its_end_ends_with_one_error() {
+async fn stream_without_final_event_ends_with_one_error() {
     limited(async {
         // In the dialect of Chat Completions the last line is there all the same.
         for dialect in [Dialect::Anthropic, Dialect::OpenaiResponses] {
@@ -121,7 +121,7 @@ async fn an_answer_without_its_end_ends_with_one_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_provider_that_does_nothing_but_breathe_has_broken_off() {
+async fn stream_of_only_pings_ends_with_one_error() {
     limited(async {
         let dialect = Dialect::Anthropic;
         let rig = rig("pings:2,every=10").await;
@@ -144,7 +144,7 @@ async fn a_provider_that_does_nothing_but_breathe_has_broken_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_provider_says_itself_is_passed_on_and_nothing_added() {
+async fn in_stream_provider_error_is_relayed_unchanged() {
     let scripts = [
         "in-band:overloaded,after=2",
         "in-band:server-error,after=2,as=event",
@@ -173,7 +173,7 @@ async fn what_the_provider_says_itself_is_passed_on_and_nothing_added() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_complete_answer_ends_although_its_connection_does_not() {
+async fn complete_response_ends_while_connection_lingers() {
     let kinds = Dialect::ALL
         .into_iter()
         .flat_map(|dialect| [(dialect, true), (dialect, false)]);
@@ -267,7 +267,7 @@ fn check_cut(dialect: Dialect, stream: &str, place: usize, answer: &TestResponse
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wherever_an_answer_is_cut_nothing_comes_twice_and_nothing_looks_whole_that_is_not() {
+async fn stream_cut_anywhere_has_no_duplicate_or_false_end() {
     limited(async {
         for (dialect, stream) in RECORDED {
             let upstream = cutting(stream).await;

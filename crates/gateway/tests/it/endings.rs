@@ -33,7 +33,7 @@ fn providers_own(answer: &TestResponse) -> Vec<(String, Vec<u8>)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waiting_cannot_help_is_passed_on_at_once() {
+async fn non_retryable_4xx_is_relayed_at_once() {
     limited(async {
         for status in ["400", "401", "403", "404", "422"] {
             let more = "retry-after: 7\r\nx-should-retry: maybe\r\n";
@@ -62,7 +62,7 @@ async fn what_waiting_cannot_help_is_passed_on_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_spent_budget_ends_with_the_providers_own_words_and_nobody_is_told_to_come_back() {
+async fn spent_retries_relay_provider_error_without_retry_after() {
     limited(async {
         for (dialect, status) in Dialect::ALL
             .into_iter()
@@ -90,7 +90,7 @@ async fn a_spent_budget_ends_with_the_providers_own_words_and_nobody_is_told_to_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_retries_everything_is_passed_on_as_it_is() {
+async fn policy_none_relays_error_unchanged() {
     limited(async {
         let more = "retry-after: 90\r\n";
         let (upstream, rig) = refusing("503 Odd", more).await;
@@ -108,7 +108,7 @@ async fn without_retries_everything_is_passed_on_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_policy_that_there_is_not_is_named_and_nobody_is_asked() {
+async fn unknown_policy_is_a_400_without_upstream_request() {
     limited(async {
         let (upstream, rig) = refusing("200 OK", "").await;
         let ask = TestRequest::new(Dialect::OpenaiChat, true).with("x-outlast-policy", "forever");
@@ -124,7 +124,7 @@ async fn a_policy_that_there_is_not_is_named_and_nobody_is_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_limit_beyond_the_budget_is_refused_at_once_and_both_times_are_said() {
+async fn limit_beyond_budget_fails_at_once_with_both_times() {
     limited(async {
         for dialect in Dialect::ALL {
             let rig = Plan::new("usage-limit:reset=259200", SCALE).start().await;
@@ -166,7 +166,7 @@ async fn unreachable(dialect: Dialect, script: &str, status: u16) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_provider_that_cannot_be_reached_is_told_in_the_words_of_the_dialect() {
+async fn unreachable_provider_error_uses_client_dialect() {
     let scripts = [
         ("reset:times=always", 502),
         ("hold:90000,times=always", 504),
@@ -179,7 +179,7 @@ async fn a_provider_that_cannot_be_reached_is_told_in_the_words_of_the_dialect()
 
 /// The gateway has not retried for the clients, so they may.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_whose_request_is_not_retried_here_may_retry_it_itself() {
+async fn unretried_failure_leaves_retry_to_client() {
     limited(async {
         let upstream =
             Upstream::start(|_| ScriptedResponse::in_pieces(Vec::new(), Then::Reset)).await;
@@ -197,7 +197,7 @@ async fn a_client_whose_request_is_not_retried_here_may_retry_it_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_night_has_eight_hours() {
+async fn overnight_policy_gives_up_within_its_budget() {
     limited(async {
         let rig = Plan::new("error:503,times=always", 14_400).start().await;
         let answer = rig.ask(&TestRequest::new(Dialect::Anthropic, true)).await;
@@ -214,7 +214,7 @@ async fn a_night_has_eight_hours() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_answer_says_what_happened() {
+async fn response_has_attempts_wait_and_request_id() {
     limited(async {
         let upstream = Upstream::start(|_| {
             let bytes = response("200 OK", "x-outlast-attempts: 99\r\n", "{}");

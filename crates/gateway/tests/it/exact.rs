@@ -145,7 +145,7 @@ fn odd_bodies() -> Vec<Vec<u8>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_body_of_a_request_arrives_as_it_was_sent() {
+async fn request_body_arrives_unchanged() {
     limited(async {
         let mut dice = Dice::new(11);
         for (dialect, keeps) in Dialect::ALL
@@ -175,7 +175,7 @@ async fn the_body_of_a_request_arrives_as_it_was_sent() {
 
 /// Claude Code sends such requests: it accepts JSON, and wants a stream.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_request_is_streamed_like_a_small_one() {
+async fn large_request_gets_streamed_response() {
     limited(async {
         for (dialect, stream) in RECORDED {
             let upstream = Upstream::start(move |_| {
@@ -205,7 +205,7 @@ fn passed(seen: &ReceivedRequest) -> Vec<(String, Vec<u8>)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_headers_of_a_request_arrive_with_their_values_and_in_their_order() {
+async fn request_headers_arrive_with_values_in_order() {
     limited(async {
         let (upstream, rig) = answering(any_answer(Dialect::Anthropic), Then::Next).await;
         let kept: [(&str, &[u8]); 12] = [
@@ -255,7 +255,7 @@ async fn the_headers_of_a_request_arrive_with_their_values_and_in_their_order() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn methods_paths_and_queries_arrive_as_they_were_sent() {
+async fn methods_paths_and_queries_arrive_unchanged() {
     limited(async {
         let (upstream, rig) = answering(response("200 OK", "", "{}"), Then::Next).await;
         let targets = [

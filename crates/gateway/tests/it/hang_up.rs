@@ -32,7 +32,7 @@ async fn client_and_gateway_leave(ask: &TestRequest, answered: &[Vec<u8>], seen:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_leaves_before_the_headers_takes_its_provider_along() {
+async fn disconnect_before_headers_cancels_upstream() {
     limited(async {
         for streamed in [true, false] {
             let ask = TestRequest::new(Dialect::Anthropic, streamed);
@@ -44,7 +44,7 @@ async fn a_client_that_leaves_before_the_headers_takes_its_provider_along() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_leaves_amid_an_answer_takes_its_provider_along() {
+async fn disconnect_mid_response_cancels_upstream() {
     limited(async {
         for (dialect, stream) in RECORDED {
             let begun = stream.as_bytes()[..stream.len() / 2].to_vec();
@@ -60,7 +60,7 @@ async fn a_client_that_leaves_amid_an_answer_takes_its_provider_along() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_leaves_its_wait_is_noticed_at_once() {
+async fn disconnect_during_wait_is_noticed_at_once() {
     limited(async {
         let bytes = response("503 Odd", "retry-after: 3600\r\n", "{}");
         let upstream =
@@ -81,7 +81,7 @@ async fn a_client_that_leaves_its_wait_is_noticed_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_does_not_read_is_waited_for_without_reading_on() {
+async fn slow_reader_applies_backpressure_upstream() {
     limited(async {
         let text = "x".repeat(2000);
         let frame = format!(
@@ -145,7 +145,7 @@ async fn answered(rig: &Rig, ask: &TestRequest) -> (u32, usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_sends_the_same_again_takes_up_what_it_had_spent() {
+async fn identical_resend_resumes_spent_attempts() {
     limited(async {
         for (dialect, streamed) in Dialect::ALL
             .into_iter()
@@ -164,7 +164,7 @@ async fn who_sends_the_same_again_takes_up_what_it_had_spent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_attempt_that_was_not_waited_for_counts_as_well() {
+async fn attempt_abandoned_in_flight_still_counts() {
     limited(async {
         let asked = AtomicUsize::new(0);
         let upstream = Upstream::start(move |_| match asked.fetch_add(1, Ordering::Relaxed) {
@@ -189,7 +189,7 @@ async fn an_attempt_that_was_not_waited_for_counts_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_else_takes_it_up() {
+async fn different_request_does_not_resume_hold() {
     limited(async {
         let ask =
             TestRequest::new(Dialect::Anthropic, true).with("x-claude-code-session-id", "one");
@@ -216,7 +216,7 @@ async fn nobody_else_takes_it_up() {
 
 /// Codex writes this member in another order each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_members_of_a_body_may_come_in_another_order_where_a_client_does_that() {
+async fn codex_metadata_order_does_not_prevent_resume() {
     limited(async {
         let body = |metadata: &str| {
             let body = format!(
@@ -232,7 +232,7 @@ async fn the_members_of_a_body_may_come_in_another_order_where_a_client_does_tha
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_words_at_the_same_time_are_two_requests() {
+async fn concurrent_identical_requests_are_separate() {
     limited(async {
         let rig = Plan::new("error:503", SCALE).start().await;
         rig.clock.pause();
@@ -254,7 +254,7 @@ async fn the_same_words_at_the_same_time_are_two_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_asked_for_a_client_that_has_left() {
+async fn no_request_is_sent_for_disconnected_client() {
     limited(async {
         let ask = TestRequest::new(Dialect::Anthropic, true);
         let rig = left(&ask, false).await;
@@ -271,7 +271,7 @@ async fn nothing_is_asked_for_a_client_that_has_left() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_was_told_to_stop_makes_its_clients_come_back_to_the_next_one() {
+async fn graceful_stop_lets_clients_resume_at_next_gateway() {
     limited(async {
         for keeps_its_client in [true, false] {
             let ask = TestRequest::new(Dialect::OpenaiResponses, true);
@@ -300,7 +300,7 @@ async fn a_gateway_that_was_told_to_stop_makes_its_clients_come_back_to_the_next
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_spent_survives_a_gateway_that_dies() {
+async fn spent_attempts_survive_gateway_crash() {
     limited(async {
         // The client is still there when it happens, and when it has left before.
         for leaves in [true, false] {
@@ -330,7 +330,7 @@ async fn what_was_spent_survives_a_gateway_that_dies() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hold_that_had_to_end_goes_on_when_its_client_comes_back() {
+async fn ended_hold_resumes_when_client_retries() {
     limited(async {
         let is_up = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&is_up);

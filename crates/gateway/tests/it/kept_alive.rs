@@ -61,7 +61,7 @@ fn attempts(answer: &TestResponse) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_needs_headers_early_gets_them_and_then_the_frames_of_its_dialect() {
+async fn early_headers_are_followed_by_dialect_heartbeats() {
     limited(async {
         let table = [
             (CLAUDE_CODE, Dialect::Anthropic),
@@ -88,7 +88,7 @@ async fn who_needs_headers_early_gets_them_and_then_the_frames_of_its_dialect() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_bears_any_silence_is_left_alone() {
+async fn codex_gets_no_keepalive_while_waiting() {
     limited(async {
         let dialect = Dialect::OpenaiResponses;
         let asking = [true, false].map(|streamed| in_an_outage(CODEX, dialect, streamed));
@@ -104,7 +104,7 @@ async fn who_bears_any_silence_is_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_understands_interim_responses_gets_these_and_the_true_status() {
+async fn openai_python_gets_interim_responses_and_real_status() {
     limited(async {
         let table = [
             (Dialect::OpenaiChat, true),
@@ -127,7 +127,7 @@ async fn who_understands_interim_responses_gets_these_and_the_true_status() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_document_is_begun_with_blanks_that_mean_nothing() {
+async fn json_response_starts_with_keepalive_newlines() {
     limited(async {
         let table = [
             (UNKNOWN, Dialect::Anthropic),
@@ -150,7 +150,7 @@ async fn a_document_is_begun_with_blanks_that_mean_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_answered_soon_gets_the_headers_of_the_provider() {
+async fn quick_recovery_keeps_provider_headers() {
     limited(async {
         for agent in [CLAUDE_CODE, OPENCODE, UNKNOWN] {
             // Three seconds, by a clock that is slow enough for a busy machine.
@@ -181,7 +181,7 @@ fn halting(stream: &str) -> ScriptedResponse {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sign_of_life_never_splits_a_frame() {
+async fn heartbeat_never_splits_a_frame() {
     limited(async {
         let asking = RECORDED.map(|(dialect, stream)| async move {
             let upstream = Upstream::start(move |_| halting(stream)).await;
@@ -201,7 +201,7 @@ async fn a_sign_of_life_never_splits_a_frame() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_frame_that_is_too_long_to_be_kept_is_not_split_either() {
+async fn heartbeat_never_splits_an_oversized_frame() {
     limited(async {
         let dialect = Dialect::OpenaiChat;
         let delta = |text: &str| {
@@ -234,7 +234,7 @@ async fn late_refusal() -> Rig {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failure_after_the_headers_is_told_in_the_stream() {
+async fn failure_after_early_headers_is_sent_in_stream() {
     limited(async {
         for (agent, dialect) in [
             (CLAUDE_CODE, Dialect::Anthropic),
@@ -266,7 +266,7 @@ async fn a_failure_after_the_headers_is_told_in_the_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failure_after_the_beginning_of_a_document_is_the_document() {
+async fn failure_after_early_newlines_is_the_json_body() {
     limited(async {
         for (agent, dialect) in [
             (UNKNOWN, Dialect::Anthropic),
@@ -288,7 +288,7 @@ async fn a_failure_after_the_beginning_of_a_document_is_the_document() {
 // --- holds that have to end ---
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hold_ends_before_its_client_would_end_it_and_so_that_it_comes_back() {
+async fn hold_ends_retryably_before_client_timeout() {
     limited(async {
         // Twenty-eight heartbeats are used up after 4,880 s: no end that looks whole.
         let rig = Plan::new("outage:90000", 6_000).start().await;

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_connections_than_allowed_are_told_which_setting_it_is() {
+async fn excess_connection_gets_503_naming_the_setting() {
     let provider = Provider::echo().await;
     let limits = Limits {
         max_connections: 3,
@@ -96,7 +96,7 @@ fn is_full(got: &RawResponse) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_waiting_requests_than_allowed_are_told_which_setting_it_is() {
+async fn excess_waiting_request_gets_503_naming_the_setting() {
     let provider =
         Provider::answering(|_| b"HTTP/1.1 503 No\r\ncontent-length: 2\r\n\r\nno".to_vec()).await;
     let limits = Limits {

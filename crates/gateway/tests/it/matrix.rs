@@ -126,33 +126,33 @@ macro_rules! survived {
     };
 }
 
-survived!(three_times_429_is_not_seen, 4, |_, _| {
+survived!(three_429s_are_hidden_from_client, 4, |_, _| {
     "error:429,times=3".to_owned()
 });
-survived!(three_times_503_is_not_seen, 4, |_, _| {
+survived!(three_503s_are_hidden_from_client, 4, |_, _| {
     "error:503,times=3".to_owned()
 });
-survived!(three_times_529_is_not_seen, 4, |_, _| {
+survived!(three_529s_are_hidden_from_client, 4, |_, _| {
     "error:529,times=3".to_owned()
 });
-survived!(a_reset_before_the_headers_is_not_seen, 2, |_, _| {
+survived!(reset_before_headers_is_hidden_from_client, 2, |_, _| {
     "reset".to_owned()
 });
-survived!(a_reset_before_content_is_not_seen, 2, |_, _| {
+survived!(reset_before_content_is_hidden_from_client, 2, |_, _| {
     "drop-after:0".to_owned()
 });
 survived!(
-    a_connection_that_ends_anywhere_before_content_is_not_seen,
+    cut_before_content_is_hidden_from_client,
     2,
     |number, answer| format!("cut:{}", answer.cut_offset(number))
 );
 survived!(
-    a_clean_end_anywhere_before_content_is_not_seen,
+    clean_end_before_content_is_hidden_from_client,
     2,
     |number, answer| format!("cut:{},clean", answer.cut_offset(number))
 );
 survived!(
-    an_error_frame_before_content_is_not_seen,
+    error_frame_before_content_is_hidden_from_client,
     2,
     |number, _| match number % 2 {
         0 => "in-band:overloaded".to_owned(),
@@ -161,7 +161,7 @@ survived!(
 );
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stall_before_content_is_not_seen() {
+async fn stall_before_content_is_hidden_from_client() {
     // Four seconds on the wall clock: only a deliberate silence lasts so long.
     let silence = Duration::from_secs(4 * u64::from(SCALE));
     let timeouts = Timeouts {

@@ -50,7 +50,7 @@ async fn all_waiting(rig: &Rig) -> Vec<Client> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_requests_make_one_probe_at_a_time_and_follow_in_their_order() {
+async fn fifty_requests_probe_one_at_a_time_then_run_in_order() {
     limited(async {
         let (upstream, is_up) = down().await;
         let rig = Plan::before(upstream.address, SCALE).start().await;
@@ -99,7 +99,7 @@ async fn fifty_requests_make_one_probe_at_a_time_and_follow_in_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_model_and_another_key_are_not_held_up() {
+async fn outage_does_not_block_other_model_or_key() {
     limited(async {
         let upstream = Upstream::start(|seen: &ReceivedRequest| {
             let is_ours = seen.holds("m-000") && seen.holds("planted-client-key");
@@ -132,7 +132,7 @@ async fn another_model_and_another_key_are_not_held_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_waits_in_line_is_told_when_the_provider_states_more_time_than_there_is() {
+async fn queued_requests_fail_when_stated_reset_exceeds_budget() {
     limited(async {
         // First it is down, then it states for how long: half a day, and a night is eight hours.
         let asked = AtomicUsize::new(0);
@@ -162,7 +162,7 @@ async fn whoever_waits_in_line_is_told_when_the_provider_states_more_time_than_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_time_that_was_stated_counts_no_more_once_somebody_was_answered() {
+async fn success_clears_stated_reset_time() {
     limited(async {
         let asked = AtomicUsize::new(0);
         let upstream = Upstream::start(move |_| {

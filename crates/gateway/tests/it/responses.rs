@@ -68,7 +68,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn responses_come_back_as_they_were_sent() {
+async fn responses_on_other_paths_are_relayed_unchanged() {
     limited(async {
         for row in rows() {
             let bytes = response(row.status, row.headers, &row.body);
@@ -94,7 +94,7 @@ async fn responses_come_back_as_they_were_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn responses_without_a_body_have_none() {
+async fn bodyless_responses_are_relayed_without_body() {
     limited(async {
         let head = |status: &str, headers: &str| format!("HTTP/1.1 {status}\r\n{headers}\r\n");
         let table = [
@@ -125,7 +125,7 @@ async fn responses_without_a_body_have_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_that_breaks_off_does_not_look_whole() {
+async fn truncated_body_is_relayed_as_incomplete() {
     limited(async {
         let whole = response("200 OK", "", vec![b'x'; 1000]);
         let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n400\r\nabc".to_vec();
@@ -145,7 +145,7 @@ async fn a_body_that_breaks_off_does_not_look_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_connection_takes_one_request_after_the_other() {
+async fn pipelined_requests_get_responses_in_order() {
     limited(async {
         let upstream = Upstream::start(|seen: &ReceivedRequest| {
             let body = [seen.line().as_bytes(), b" ", &seen.body[..]].concat();

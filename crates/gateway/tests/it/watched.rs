@@ -65,7 +65,7 @@ fn code(answer: &TestResponse) -> (u16, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_page_is_for_everybody_who_goes_to_it() {
+async fn page_opens_by_navigation_but_not_cross_site_fetch() {
     limited(async {
         let rig = Plan::new("ok", 1).start().await;
         let get = |path: &str| TestRequest::plain("GET", path);
@@ -111,7 +111,7 @@ async fn the_page_is_for_everybody_who_goes_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn data_is_for_those_with_the_token_and_for_no_page_of_others() {
+async fn page_api_needs_token_and_same_origin() {
     limited(async {
         let rig = Plan::new("ok", 1).start().await;
         let refused = |status: u16, code: &str| (status, code.to_owned());
@@ -140,7 +140,7 @@ async fn data_is_for_those_with_the_token_and_for_no_page_of_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_timeline_shows_every_attempt_and_the_end() {
+async fn timeline_shows_every_attempt_and_outcome() {
     limited(async {
         let rig = Plan::new("overloaded:2", 200).start().await;
         let ask = TestRequest::new(Dialect::Anthropic, true);
@@ -185,7 +185,7 @@ async fn the_timeline_shows_every_attempt_and_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_watches_sees_a_wait_and_ends_it() {
+async fn page_api_shows_wait_and_can_retry_or_cancel() {
     limited(async {
         let rig = Plan::new("outage:90000", 1).start().await;
         let client =
@@ -223,7 +223,7 @@ async fn whoever_watches_sees_a_wait_and_ends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_the_last_requests_are_kept() {
+async fn timeline_keeps_last_500_requests() {
     limited(async {
         let rig = Plan::new("ok", 1).start().await;
         let ask = TestRequest::new(Dialect::OpenaiChat, false);

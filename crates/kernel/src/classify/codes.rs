@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_known_in_every_spelling() {
+    fn error_codes_are_known_in_every_spelling() {
         for word in [
             "RESOURCE_EXHAUSTED",
             "resource-exhausted",
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_and_endless_words_say_nothing() {
+    fn unknown_and_oversized_codes_have_no_meaning() {
         for word in ["", "whatever", &"x".repeat(10_000), "日本"] {
             assert_eq!(meaning(word, "p"), None);
         }

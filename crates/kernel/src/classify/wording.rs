@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_in_quotes_is_not_read() {
+    fn quoted_text_matches_no_topic() {
         let table = [
             (
                 "invalid content: 'please explain the rate limit header'",
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn phrases_are_whole_words() {
+    fn phrases_match_at_word_boundaries() {
         assert!(
             !Wording::read("string must be null-terminated")
                 .is_about(Topics::new(&[Topic::Network]))
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_at_most_sixty_four_topics() {
+    fn topics_fit_64_bits_and_phrases_are_valid() {
         assert!((Topic::Tests as u8) < 64);
         assert!(INDEX.phrases.iter().all(|phrase| phrase.text.len() >= 3));
         let begins =

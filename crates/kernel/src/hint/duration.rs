@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_forms_in_use_are_read() {
+    fn common_duration_formats_are_parsed() {
         let table = [
             ("6m0s", 360_000),
             ("1h2m3s", 3_723_000),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_length_of_time_is_refused() {
+    fn non_duration_text_is_rejected() {
         for text in [
             "",
             "soon",
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_lengths_are_cut() {
+    fn huge_durations_are_capped() {
         for text in ["99999999999999999999999999 weeks", "1e5s", &"9".repeat(400)] {
             let read = parse_leading(text, BareUnit::Seconds);
             assert!(

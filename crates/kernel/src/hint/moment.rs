@@ -371,7 +371,7 @@ mod tests {
         7 feb 11:00 => 2026-02-04T00:00:00Z => 0 => 2026-02-07T11:00:00.000Z";
 
     #[test]
-    fn the_forms_in_use_are_read() {
+    fn common_moment_formats_are_parsed() {
         for line in FORMS.lines().skip(1) {
             let [text, now, offset, expected] = line.split(" => ").collect::<Vec<_>>()[..] else {
                 panic!("{line}");
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_moment_is_refused() {
+    fn invalid_moments_are_rejected() {
         for text in [
             "",
             "soon",
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_stamps_are_read_and_garbage_is_not() {
+    fn timestamps_are_parsed_and_garbage_rejected() {
         assert_eq!(
             parse_timestamp("Wed, 21 Oct 2026 07:28:00 GMT"),
             Some(at("2026-10-21T07:28:00Z"))

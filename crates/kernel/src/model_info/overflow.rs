@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_read_from_what_is_said_about_it() {
+    fn window_is_parsed_from_overflow_messages() {
         #[rustfmt::skip]
         let table = [
             ("This model's maximum context length is 8192 tokens. However, you requested 8213 tokens (6683 in the messages, 730 in the functions, and 800 in the completion).", 8_192),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_window_is_not_taken_for_one() {
+    fn other_numbers_are_not_taken_for_a_window() {
         let table = [
             "Your input exceeds the context window of this model.",
             "Input is too long for requested model.",
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_says_it_before_the_message() {
+    fn window_field_wins_over_message() {
         let mut failure = refused("the request exceeds the available context size of 1024 tokens");
         failure.fields = vec![("n_ctx".to_owned(), "8192".to_owned())];
         assert_eq!(stated_window(&failure), Some(8_192));
@@ -240,7 +240,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_asked_for_is_never_the_window(window in 1_000_u64..2_000_000, more in 1_u64..5_000_000) {
+        fn requested_tokens_are_never_the_window(window in 1_000_u64..2_000_000, more in 1_u64..5_000_000) {
             let asked = window + more;
             for message in [
                 format!("This model's maximum context length is {window} tokens. However, you requested {asked} tokens"),
@@ -254,7 +254,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_can_be_read(text in "(?s).{0,200}|((maximum context length|limit of|>|n_ctx)[ :(0-9k,é]{0,12}){0,6}") {
+        fn stated_window_is_plausible_for_any_text(text in "(?s).{0,200}|((maximum context length|limit of|>|n_ctx)[ :(0-9k,é]{0,12}){0,6}") {
             let stated = stated_window(&refused(&format!("prompt is too long: {text}")));
             prop_assert!(stated.is_none_or(|window| PLAUSIBLE_WINDOW.contains(&window)));
         }

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn human_written_durations_are_parsed() {
         let table = [
             ("30s", 30_000),
             ("2m", 120_000),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn invalid_durations_are_rejected() {
         let bad = [
             "",
             " ",
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_read_as_people_write_them() {
+    fn durations_display_in_human_form() {
         let table = [
             (0, "0ms"),
             (200, "200ms"),

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_rest_is_said() {
+    fn continuation_sends_only_remaining_text() {
         let table: [(&[&str], &str); 10] = [
             (&["Hello from"], " the älteste provider."),
             (&["Hello from "], "the älteste provider."),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_said_again() {
+    fn continuation_repeats_non_text_deltas() {
         let thought = Delta::Reasoning("Hm.".to_owned());
         let deltas = vec![thought.clone(), Delta::Text("Hello".to_owned())];
         assert_eq!(remaining_deltas(deltas, &["Hello".to_owned()]), [thought]);

@@ -43,7 +43,7 @@ async fn converse(dialect: Dialect, request: &mut Request) -> (Vec<String>, Stri
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_is_carried_out_step_by_step_in_every_dialect() {
+async fn agent_runs_plan_step_by_step_in_every_dialect() {
     for dialect in Dialect::ALL {
         let mut request = Request {
             model: "overloaded:2+ok:agent,times=always".to_owned(),
@@ -89,7 +89,7 @@ async fn summarise(dialect: Dialect, transcript: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_goes_on_from_a_summary_with_the_steps_that_are_left() {
+async fn agent_resumes_remaining_steps_from_summary() {
     let transcript = "What was said:\n\
         | user: Please do this:\n\
         | call read {\"path\": \"a.txt\"}\n\
@@ -126,7 +126,7 @@ async fn an_agent_goes_on_from_a_summary_with_the_steps_that_are_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_kept_beside_a_summary_counts_as_done() {
+async fn steps_kept_after_summary_count_as_done() {
     for dialect in Dialect::ALL {
         let mut request = Request {
             model: "ok:agent,times=always".to_owned(),
@@ -146,7 +146,7 @@ async fn what_was_kept_beside_a_summary_counts_as_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_of_another_kind_is_no_summary() {
+async fn non_agent_completion_ignores_summary_request() {
     let mut request = Request {
         model: "ok".to_owned(),
         system: Some("Summarise the conversation.".to_owned()),
@@ -161,7 +161,7 @@ async fn an_answer_of_another_kind_is_no_summary() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_says_what_the_script_has_for_each_prompt() {
+async fn agent_follows_system_script_for_each_prompt() {
     let system = "You write plans.\nscript:\nsay a draft\nthen\ncall look {}\nsay a plan\n";
     for dialect in Dialect::ALL {
         let mut request = Request {
@@ -183,7 +183,7 @@ async fn an_agent_says_what_the_script_has_for_each_prompt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_two_answers_of_a_conversation_have_the_same_id() {
+async fn completions_of_a_conversation_have_unique_ids() {
     let script = "ok:agent,times=always";
     let mut request = Request {
         model: script.to_owned(),

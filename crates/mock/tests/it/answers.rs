@@ -103,7 +103,7 @@ const GREETING: &str =
 const THOUGHT: &str = "The user said something. A greeting is a fitting answer.";
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_say_something_else_than_they_do() {
+async fn unusual_completion_kinds_have_expected_content() {
     use StopReason::{EndTurn, Length};
     let call = r#"<tool_call>{"name": "read", "arguments": {"path": "README.md"}}</tool_call>"#;
     let table = [
@@ -131,7 +131,7 @@ async fn answers_that_say_something_else_than_they_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_without_anything_in_it_is_billed() {
+async fn billed_empty_completion_reports_output_tokens() {
     for way in ways() {
         assert_eq!(
             ask_of_kind("billed-empty", way.0, way.1).await.output,
@@ -147,7 +147,7 @@ async fn an_answer_without_anything_in_it_is_billed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_that_promises_a_call_says_so_where_an_end_can() {
+async fn tool_stop_ends_with_tool_use_without_a_call() {
     for way in ways() {
         let answered = ask_of_kind("tool-stop", way.0, way.1).await;
         let stop = match way.0 {
@@ -160,7 +160,7 @@ async fn an_end_that_promises_a_call_says_so_where_an_end_can() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thought_is_repeated_before_the_greeting() {
+async fn reasoning_loop_repeats_one_paragraph_before_text() {
     for way in ways() {
         let answered = ask_of_kind("reasoning-loop", way.0, way.1).await;
         let paragraphs: Vec<&str> = answered.reasoning.trim_end().split("\n\n").collect();
@@ -171,7 +171,7 @@ async fn a_thought_is_repeated_before_the_greeting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_cut_and_the_one_before_it_is_whole() {
+async fn length_call_truncates_only_the_last_tool_call() {
     for way in ways() {
         let answered = ask_of_kind("length-call", way.0, way.1).await;
         assert_eq!(answered.text, "Let me look. ", "{way:?}");
@@ -197,7 +197,7 @@ async fn frames(kind: &str, dialect: Dialect) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_has_neither_a_name_nor_an_id() {
+async fn nameless_call_has_empty_name_and_id() {
     for (dialect, call, id) in [
         (Dialect::Anthropic, "/content_block", "id"),
         (Dialect::OpenaiChat, "/choices/0/delta/tool_calls/0", "id"),
@@ -211,7 +211,7 @@ async fn a_call_has_neither_a_name_nor_an_id() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn blanks_come_where_arguments_should() {
+async fn blank_arguments_stream_as_many_blank_pieces() {
     for (dialect, piece) in [
         (Dialect::Anthropic, "/delta/partial_json"),
         (
@@ -246,7 +246,7 @@ fn with_partial_answer(said: &[Message]) -> Request {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_was_begun_is_gone_on_with_in_every_dialect() {
+async fn partial_completion_is_continued_in_every_dialect() {
     let remark = Message::user("Your last answer was cut off. Go on right after its last word.");
     let hello = text_message(Role::Assistant, "Hello from the");
     let rest = GREETING.strip_prefix("Hello from the").unwrap();
@@ -277,7 +277,7 @@ async fn an_answer_that_was_begun_is_gone_on_with_in_every_dialect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_at_the_output_limit_is_half_of_what_is_left() {
+async fn length_limited_completion_can_be_continued_to_the_end() {
     for way in ways() {
         let (dialect, delivery) = way;
         let model = provider("ok:length,times=3+ok");
@@ -300,7 +300,7 @@ async fn an_answer_at_the_output_limit_is_half_of_what_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_without_prefill_refuses_it_and_takes_a_remark() {
+async fn no_prefill_model_refuses_prefill_but_takes_prompt() {
     let remark = Message::user("Your last answer was cut off.");
     let hello = text_message(Role::Assistant, "Hello ");
     for dialect in Dialect::ALL {
@@ -323,7 +323,7 @@ async fn a_model_without_prefill_refuses_it_and_takes_a_remark() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_window_refuses_a_conversation_that_has_outgrown_it() {
+async fn window_refuses_conversation_beyond_its_tokens() {
     for dialect in Dialect::ALL {
         let model = provider("window:1000,of=agent");
         let short = with_partial_answer(&[]);
@@ -343,7 +343,7 @@ async fn a_window_refuses_a_conversation_that_has_outgrown_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_of_too_many_bytes_is_refused_and_a_smaller_one_is_not() {
+async fn oversized_request_is_refused_and_smaller_one_accepted() {
     for dialect in Dialect::ALL {
         let model = provider("too-large:1000");
         let long = with_partial_answer(&[Message::user("word ".repeat(200))]);
@@ -359,7 +359,7 @@ async fn a_request_of_too_many_bytes_is_refused_and_a_smaller_one_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_process_each_model_is_the_script_that_it_is_named_after() {
+async fn in_process_model_name_selects_its_script() {
     let clock = Arc::new(TimerClock::new(START));
     let provider = ScriptedTransport::by_model("error:418".parse().unwrap(), clock);
     let mut statuses = Vec::new();

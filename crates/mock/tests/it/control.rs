@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 #[tokio::test(start_paused = true)]
-async fn a_script_is_set_by_hand_for_all_or_for_one_model() {
+async fn control_sets_script_for_all_or_one_model() {
     let server = TestServer::start().await;
     let dialect = Dialect::OpenaiChat;
     let status = async |model: &str| server.ask(dialect, model).await.status();
@@ -30,7 +30,7 @@ async fn a_script_is_set_by_hand_for_all_or_for_one_model() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_server_plays_another_script_for_each_model_and_notes_who_was_asked() {
+async fn server_plays_a_script_per_model_and_logs_the_model() {
     let options = Options::new("ok".parse().unwrap());
     let options = options.with_argument("big=overloaded:2").unwrap();
     let server = TestServer::start_with(options.with_argument("small=error:418").unwrap()).await;
@@ -47,7 +47,7 @@ async fn one_server_plays_another_script_for_each_model_and_notes_who_was_asked(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_setting_that_is_none_says_what_one_looks_like() {
+async fn invalid_script_setting_is_a_400_with_help() {
     let server = TestServer::start().await;
     let table = [
         (r#"{"script":"overlaoded"}"#, "there is no such fault"),
@@ -66,7 +66,7 @@ async fn a_setting_that_is_none_says_what_one_looks_like() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_peoples_pages_are_kept_out() {
+async fn foreign_host_or_origin_is_forbidden() {
     let server = TestServer::start().await;
     let table: [(&[(&str, &str)], u16); 9] = [
         (&[("host", "127.0.0.1:8080")], 200),
@@ -94,7 +94,7 @@ async fn other_peoples_pages_are_kept_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_log_tells_what_was_asked_what_was_played_and_how_it_ended() {
+async fn log_records_request_script_and_outcome() {
     let server = TestServer::start().await;
     let headers = [
         ("authorization", "Bearer planted-key"),
@@ -144,7 +144,7 @@ async fn the_log_tells_what_was_asked_what_was_played_and_how_it_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_is_noticed() {
+async fn client_disconnect_is_logged() {
     let server = TestServer::start().await;
     for script in ["hold:3600", "stall", "pings", "endless-error"] {
         let mut socket = TcpStream::connect(server.address).await.unwrap();
@@ -163,7 +163,7 @@ async fn a_client_that_goes_away_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn models_are_listed_for_both_kinds_of_clients() {
+async fn models_are_listed_for_openai_and_anthropic_clients() {
     let server = TestServer::start().await;
     for (path, headers, id) in [
         ("/v1/models", &[][..], "object"),
@@ -199,7 +199,7 @@ async fn ask_in_version_2(server: &TestServer, model: &str) -> Result<(u16, Stri
 }
 
 #[tokio::test(start_paused = true)]
-async fn version_2_of_http_is_spoken_to_those_who_begin_with_it() {
+async fn http2_is_served_to_http2_clients() {
     let server = TestServer::start().await;
     let (status, body) = ask_in_version_2(&server, "ok").await.unwrap();
     assert_eq!(status, 200);
@@ -212,7 +212,7 @@ async fn version_2_of_http_is_spoken_to_those_who_begin_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_lets_answers_end_but_does_not_wait_for_silence() {
+async fn stop_finishes_active_streams_but_not_stalled_ones() {
     let server = TestServer::start().await;
     let address = server.address;
     let ask = async |model: &str| {

@@ -38,7 +38,7 @@ fn text(deltas: &[Delta]) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_dialect_is_answered_in_pieces_and_whole() {
+async fn every_dialect_is_served_streamed_and_non_streamed() {
     let server = TestServer::start().await;
     for dialect in Dialect::ALL {
         let streamed = server.ask(dialect, "gpt-4o").await;
@@ -66,7 +66,7 @@ async fn every_dialect_is_answered_in_pieces_and_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cut_lets_exactly_so_many_bytes_through() {
+async fn cut_sends_exactly_the_stated_bytes() {
     let server = TestServer::start().await;
     let dialect = Dialect::Anthropic;
     let whole = |delivery| completion_request(dialect, "m", delivery, &[]);
@@ -96,7 +96,7 @@ async fn a_cut_lets_exactly_so_many_bytes_through() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_is_one_on_the_wire_and_a_close_is_none() {
+async fn reset_resets_the_connection_and_close_does_not() {
     let server = TestServer::start().await;
     let table = [
         ("reset", Some(ErrorKind::ConnectionReset), 0),
@@ -138,7 +138,7 @@ async fn within_an_hour(server: &TestServer, request: &str) -> (Received, Durati
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_are_as_long_as_they_say() {
+async fn delays_last_as_long_as_scripted() {
     let server = TestServer::start().await;
     for dialect in Dialect::ALL {
         server.control("DELETE", "script", "").await;
@@ -204,7 +204,7 @@ async fn waits_are_as_long_as_they_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_come_in_the_shape_of_the_dialect() {
+async fn errors_have_status_and_body_of_the_dialect() {
     let server = TestServer::start().await;
     let table: [(Dialect, &str, u16, &str); 8] = [
         (
@@ -265,7 +265,7 @@ async fn errors_come_in_the_shape_of_the_dialect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_provider_takes_is_refused_in_its_shape() {
+async fn invalid_requests_are_refused_in_provider_shape() {
     let server = TestServer::start().await;
     let anthropic: &[(&str, &str)] = &[("anthropic-version", "2023-06-01")];
     type Row<'a> = (
@@ -336,7 +336,7 @@ async fn what_no_provider_takes_is_refused_in_its_shape() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_too_long_is_refused() {
+async fn request_over_32_mib_is_refused_with_413() {
     let server = TestServer::start().await;
     let body = "x".repeat((32 << 20) + 1);
     let mut socket = TcpStream::connect(server.address).await.unwrap();
@@ -352,7 +352,7 @@ async fn a_request_that_is_too_long_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_are_compressed_for_those_who_read_that() {
+async fn gzip_needs_accept_encoding_but_bomb_does_not() {
     let server = TestServer::start().await;
     let dialect = Dialect::OpenaiChat;
     let plain = server.ask(dialect, "gzip:times=always").await;
@@ -400,7 +400,7 @@ async fn a_capacity_is_shared_by_all_connections() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_server_and_the_transport_in_process_send_the_same() {
+async fn server_and_in_process_transport_send_same_bytes() {
     let clock = outlast_engine::clock::TimerClock::new(crate::client::START);
     for dialect in Dialect::ALL {
         for script in [

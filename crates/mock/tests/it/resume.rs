@@ -113,7 +113,7 @@ fn cuts(frames: &[usize]) -> impl Iterator<Item = usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everything_is_heard_once_whichever_byte_is_the_last() {
+async fn stream_cut_at_any_byte_resumes_exactly_once() {
     let whole = uncut("mixed").await;
     let request = question("m", true);
     let (_, body) = send(&provider("ok:mixed"), Dialect::OpenaiResponses, &request).await;
@@ -128,7 +128,7 @@ async fn everything_is_heard_once_whichever_byte_is_the_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everything_is_heard_once_whatever_happens_to_the_connection() {
+async fn stream_resumes_exactly_once_after_any_connection_fault() {
     let mut faults = vec![("no-finish:".to_owned(), 2), ("linger:".to_owned(), 1)];
     for pieces in (0..25).step_by(3) {
         for name in ["drop-after", "stall", "pings", "malformed"] {
@@ -146,7 +146,7 @@ async fn everything_is_heard_once_whatever_happens_to_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_fault_strikes_the_rest() {
+async fn resumed_request_plays_the_next_fault() {
     let whole = uncut("mixed").await;
     for (script, expected) in [
         (
@@ -161,7 +161,7 @@ async fn the_next_fault_strikes_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_lost_or_was_never_kept_is_not_found() {
+async fn resuming_lost_or_unstored_response_is_404() {
     let adapter = responses("drop-after:3,of=mixed+error:404");
     let place = ask(&adapter, &question("m", true)).await.cursor.unwrap();
     let never = StreamCursor {
@@ -188,7 +188,7 @@ async fn an_answer_that_is_lost_or_was_never_kept_is_not_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_failed_stays_failed() {
+async fn failed_response_fails_again_on_resume() {
     let adapter = responses("in-band:server-error,after=3,of=mixed+ok");
     let heard = ask(&adapter, &question("m", true)).await;
     assert_eq!(classify(&heard.failure.unwrap()).cause, Cause::ServerError);
@@ -198,7 +198,7 @@ async fn an_answer_that_failed_stays_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_resumable_answer_of_responses_has_a_place() {
+async fn only_resumable_openai_responses_have_a_cursor() {
     for dialect in Dialect::ALL {
         for resumable in [false, true] {
             let adapter = scripted(dialect, "drop-after:3,of=mixed");
@@ -211,7 +211,7 @@ async fn only_a_resumable_answer_of_responses_has_a_place() {
 }
 
 #[tokio::test]
-async fn everything_is_heard_once_over_real_sockets() {
+async fn stream_resumes_exactly_once_over_real_sockets() {
     // The usage includes the tokens of the model's name, which is that of the script.
     let without_usage = |mut deltas: Vec<Delta>| {
         deltas.retain(|delta| !matches!(delta, Delta::Usage(_)));

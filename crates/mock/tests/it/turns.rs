@@ -62,7 +62,7 @@ pub(crate) async fn play_request(dialect: Dialect, request: &Request, policy: &s
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_fault_that_can_pass_is_outlasted_in_every_dialect() {
+async fn transient_faults_are_outlasted_in_every_dialect() {
     use Cause::{Network, Overloaded, RateLimited, ServerError, Stalled, TruncatedStream};
     let table: [(&str, &[Cause], u64); 24] = [
         ("ok", &[], 0),
@@ -114,7 +114,7 @@ async fn every_fault_that_can_pass_is_outlasted_in_every_dialect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_usage_window_is_waited_out_overnight_and_refused_by_a_session() {
+async fn usage_limit_is_waited_out_by_overnight_not_session() {
     let night = play("usage-limit", "overnight").await;
     assert_eq!(
         (night.outcome.seal, night.elapsed.as_secs()),

@@ -156,7 +156,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn looking_at_things_is_reading_whatever_the_tool() {
+    fn read_only_tool_use_is_recognized_for_any_tool() {
         let table = [
             ("Read", json!({"file_path": "a"})),
             ("glob", json!({})),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_change_something_is_work() {
+    fn tool_use_that_may_change_something_is_not_read_only() {
         let table = [
             ("Write", json!({"file_path": "a"})),
             ("mcp__x__y", json!({})),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_shown_with_what_it_is_used_on() {
+    fn tool_summary_includes_its_target() {
         assert_eq!(summary("Read", &json!({"file_path": "a.rs"})), "Read a.rs");
         assert_eq!(
             summary("shell", &json!({"command": ["ls", "a"]})),

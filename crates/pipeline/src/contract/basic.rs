@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_must_be_found_or_must_not_and_what_was_looked_at_is_shown() {
+    fn regex_check_reports_missing_or_forbidden_match() {
         let table = [
             ("^ok", false, "ok, done", None),
             ("^ok", true, "not ok", None),
@@ -122,20 +122,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_of_a_long_output_is_short() {
+    fn regex_violation_of_long_output_is_short() {
         let long = "é".repeat(100_000);
         let finding = check_regex("^ok", false, ("output", long.as_bytes())).unwrap();
         assert!(of(finding).unwrap().1.len() < 300);
     }
 
     #[test]
-    fn an_expression_that_cannot_be_used_is_no_fault_of_the_output() {
+    fn invalid_regex_is_a_misconfiguration() {
         let problem = check_regex("(", false, ("output", b"x")).unwrap_err();
         assert_eq!(problem.cause, Cause::Misconfigured);
     }
 
     #[test]
-    fn a_file_must_be_there_and_have_something_in_it() {
+    fn file_check_requires_presence_and_optionally_content() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("empty"), "").unwrap();
         fs::write(folder.path().join("full"), "x").unwrap();

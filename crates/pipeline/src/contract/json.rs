@@ -163,7 +163,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn json_is_read_as_a_whole_or_from_the_only_block_that_can_be_meant() {
+    fn json_is_read_directly_or_from_only_eligible_block() {
         let table = [
             (" {\"a\": 1}\n", json!({"a": 1}), false),
             ("```json\n{\"a\": 1}\n```", json!({"a": 1}), true),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_breaks_is_said_by_line_and_column_of_the_whole() {
+    fn json_error_reports_line_and_column_of_full_text() {
         let table = [
             ("", "line 1, column 1: it is empty, near \"\""),
             ("Sure!", "line 1, column 1: expected value, near \"Sure!\""),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_where_it_breaks_is_cut_between_characters() {
+    fn json_error_excerpt_is_cut_at_char_boundaries() {
         for spaces in 0..4 {
             let text = format!("[{}\"{}\" x]", " ".repeat(spaces), "𝄞".repeat(20));
             let error = read(&text).unwrap_err().to_string();
@@ -223,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_read_the_answer_is_short(text in "(?s)(`{3}(json)?\n|[{}\\[\\]\":,é0 ]|.){0,60}") {
+        fn json_error_message_is_bounded(text in "(?s)(`{3}(json)?\n|[{}\\[\\]\":,é0 ]|.){0,60}") {
             if let Err(error) = read(&text) {
                 prop_assert!(error.to_string().len() < 600, "{error}");
             }

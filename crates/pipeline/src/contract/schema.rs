@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_with_its_place_what_is_wrong_and_what_stands_there() {
+    fn schema_violation_reports_path_problem_and_value() {
         let table: [(Value, &[&str]); 8] = [
             (
                 json!({"items": [{"price": 1}]}),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_is_the_same_for_the_same_mistake_and_another_for_another() {
+    fn schema_message_depends_on_mistake_not_on_value() {
         let message = |value: Value| {
             let broken = look_at(&order(), &value.to_string()).breach;
             broken.unwrap().message
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matches_is_fine_and_fences_are_worth_a_word() {
+    fn matching_output_passes_and_fences_cause_warning() {
         let good = json!({"id": "o-1", "items": [{"price": 1}]});
         let finding = look_at(&order(), &good.to_string());
         assert!(finding.breach.is_none() && finding.warnings.is_empty());
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_malformed_and_where_is_said() {
+    fn non_json_output_is_malformed_with_position() {
         let broken = look_at(&order(), "{\"id\": o-1}").breach.unwrap();
         assert_eq!(broken.cause, Cause::MalformedOutput);
         assert_eq!(broken.message, "`output` is not JSON: expected value");
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn many_and_long_mistakes_are_bounded_and_the_rest_is_counted() {
+    fn violations_are_bounded_and_remainder_is_counted() {
         let items: Vec<_> = (0..200)
             .map(|_| json!({"price": "é".repeat(5000)}))
             .collect();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_to_elsewhere_is_refused_and_one_to_the_schema_itself_is_not() {
+    fn external_schema_reference_is_refused_and_internal_works() {
         for elsewhere in ["http://127.0.0.1:9/s.json", "file:///etc/passwd", "s.json"] {
             let error = validator(&json!({"$ref": elsewhere})).unwrap_err();
             assert!(

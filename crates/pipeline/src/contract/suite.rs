@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_much_that_was_printed_the_last_lines_are_told() {
+    fn long_test_output_is_cut_to_last_lines() {
         let printed: String = (0..10_000).map(|line| format!("line é {line}\n")).collect();
         let said = violation("`make`", "ended with exit code 2", &printed);
         assert!(said.len() < MAX_SHOWN_OUTPUT_BYTES + 100, "{}", said.len());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_of_time_is_written_as_in_the_file() {
+    fn duration_is_formatted_as_in_pipeline_file() {
         let table = [
             (600_000, "10m"),
             (7_200_000, "2h"),

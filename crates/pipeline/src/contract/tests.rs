@@ -164,7 +164,7 @@ async fn check_in_new_workspace(
 }
 
 #[tokio::test]
-async fn all_that_costs_nothing_is_looked_at_and_told_as_one_problem() {
+async fn cheap_contracts_are_all_checked_and_reported_together() {
     let contracts = vec![
         fails(schema()),
         fails(regex("^ok")),
@@ -196,7 +196,7 @@ async fn all_that_costs_nothing_is_looked_at_and_told_as_one_problem() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_at_all_counts_before_what_is_broken_otherwise() {
+async fn malformed_output_outranks_other_violations() {
     for contracts in [
         vec![fails(regex("^ok")), fails(schema())],
         vec![fails(schema()), fails(regex("^ok"))],
@@ -210,7 +210,7 @@ async fn what_cannot_be_read_at_all_counts_before_what_is_broken_otherwise() {
 }
 
 #[tokio::test]
-async fn a_contract_about_something_that_was_not_made_is_broken() {
+async fn contract_on_missing_artifact_is_broken() {
     let contract = Contract {
         artifact: "plan".into(),
         ..fails(schema())
@@ -223,7 +223,7 @@ async fn a_contract_about_something_that_was_not_made_is_broken() {
 }
 
 #[tokio::test]
-async fn what_only_warns_fails_nothing_whatever_is_wrong_with_it() {
+async fn warning_only_contracts_never_fail() {
     let contracts = vec![
         warns(regex("^ok")),
         warns(schema()),
@@ -252,7 +252,7 @@ async fn what_only_warns_fails_nothing_whatever_is_wrong_with_it() {
 }
 
 #[tokio::test]
-async fn a_ceiling_that_is_reached_while_judging_is_no_warning() {
+async fn ceiling_reached_while_judging_is_an_error() {
     let answers = ScriptedJudge::default();
     let reached = Problem::new(Cause::CeilingReached, "the budget is spent");
     answers.answers.lock().unwrap().push(Err(reached.clone()));
@@ -263,7 +263,7 @@ async fn a_ceiling_that_is_reached_while_judging_is_no_warning() {
 }
 
 #[tokio::test]
-async fn tests_that_fail_say_which_and_how_and_the_judge_is_not_asked() {
+async fn failing_tests_are_reported_and_judge_is_not_called() {
     let line = "echo ok 1 - a; echo not ok 2 - b >&2; exit 3";
     let answers = ScriptedJudge::new(&[MET]);
     let contracts = vec![fails(judge()), fails(tests(line))];
@@ -291,7 +291,7 @@ async fn tests_that_fail_say_which_and_how_and_the_judge_is_not_asked() {
 }
 
 #[tokio::test]
-async fn tests_are_not_run_when_something_before_them_failed() {
+async fn tests_are_skipped_when_cheaper_contract_fails() {
     let place = Workspace::new();
     let contracts = vec![fails(tests("touch ran")), fails(regex("^ok"))];
     let problem = place
@@ -307,7 +307,7 @@ async fn tests_are_not_run_when_something_before_them_failed() {
 }
 
 #[tokio::test]
-async fn all_test_commands_are_run_and_told() {
+async fn all_test_commands_run_and_are_reported() {
     let contracts = vec![
         fails(tests("exit 1")),
         fails(tests("exit 0")),
@@ -324,7 +324,7 @@ async fn all_test_commands_are_run_and_told() {
 }
 
 #[tokio::test]
-async fn tests_find_the_variables_of_the_step_and_run_where_it_worked() {
+async fn tests_get_step_variables_and_working_folder() {
     let place = Workspace::new();
     std::fs::write(place.folder.path().join("here"), "").unwrap();
     let line = r#"test -e here && test "$INPUT_TOPIC" = 'a "b" $(c)'"#;
@@ -343,7 +343,7 @@ async fn tests_find_the_variables_of_the_step_and_run_where_it_worked() {
 }
 
 #[tokio::test]
-async fn tests_that_cannot_be_run_are_no_failure_of_the_tests() {
+async fn unrunnable_test_command_is_a_missing_binary() {
     let program = |name: &str| Rule::TestSuite {
         command: CommandLine::Program(vec![name.into()]),
         timeout: None,
@@ -361,7 +361,7 @@ async fn tests_that_cannot_be_run_are_no_failure_of_the_tests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tests_that_take_too_long_are_ended_and_it_is_said() {
+async fn slow_tests_are_stopped_and_reported_as_timeout() {
     let rule = Rule::TestSuite {
         command: CommandLine::Shell("echo begun; >there; sleep 600; echo over".into()),
         timeout: Some(Duration::from_millis(300)),
@@ -399,7 +399,7 @@ async fn tests_that_take_too_long_are_ended_and_it_is_said() {
 }
 
 #[tokio::test]
-async fn a_stop_ends_tests_and_the_wait_for_a_judge() {
+async fn stop_interrupts_tests_and_judge() {
     for rule in [tests("sleep 60"), judge()] {
         let place = Workspace::new();
         let contracts = vec![warns(rule)];
@@ -418,7 +418,7 @@ async fn a_stop_ends_tests_and_the_wait_for_a_judge() {
 }
 
 #[tokio::test]
-async fn a_judge_decides_by_its_answer_alone() {
+async fn verdict_in_output_does_not_influence_judge() {
     // The output contains a verdict of its own.
     let output = format!("```json\n{MET}\n```");
     let answers = ScriptedJudge::new(&[UNMET]);
@@ -440,7 +440,7 @@ async fn a_judge_decides_by_its_answer_alone() {
 }
 
 #[tokio::test]
-async fn a_judge_that_cannot_be_read_is_asked_once_more_and_then_it_is_its_fault() {
+async fn unreadable_verdict_is_requested_once_more_then_fails() {
     let answers = ScriptedJudge::new(&["It is met.", MET]);
     let checked = Workspace::new()
         .check(vec![fails(judge())], "x", &answers)
@@ -467,7 +467,7 @@ async fn a_judge_that_cannot_be_read_is_asked_once_more_and_then_it_is_its_fault
 }
 
 #[tokio::test]
-async fn what_is_told_is_bounded_and_safe_to_show() {
+async fn reported_violations_are_bounded_and_sanitized() {
     let contracts = (0..80)
         .map(|number| fails(regex(&format!("^{number}"))))
         .collect();

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exit_code_is_that_of_the_last_list() {
+    fn exit_code_candidates_come_from_last_list() {
         let table = [
             ("go test ./...", "go test ./..."),
             ("cd sub && CGO_ENABLED=0 go test ./...", "go test ./..."),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_known_by_its_last_name() {
+    fn program_name_is_found_behind_path_and_wrapper() {
         let words = ["/usr/bin/timeout", "-k", "1", "5", "/bin/x", "y"];
         let words = words.map(str::to_owned).to_vec();
         let simple = exit_code_candidates(&CommandLine::Program(words));

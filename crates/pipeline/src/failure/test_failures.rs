@@ -66,7 +66,7 @@ mod tests {
     use outlast_kernel::verdict::Class;
 
     #[test]
-    fn what_failed_is_named_whoever_ran_the_tests() {
+    fn failures_are_named_for_every_test_runner() {
         let table = [
             (
                 "running 2 tests\ntest b ... FAILED\ntest a ... ok\n\nfailures:\n",
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_and_the_time_of_tests_do_not_tell_failures_apart_and_their_names_do() {
+    fn fingerprint_ignores_test_order_and_time_but_not_names() {
         let of = |printed: &str| {
             Fingerprint::new("test", Class::TestFailure, &summarize_failures(printed))
         };

@@ -111,7 +111,7 @@ const HEADS: [&str; 13] = [
 ];
 
 #[test]
-fn what_is_wrong_is_said_with_its_place_and_what_to_write_instead() {
+fn faults_report_position_and_correction() {
     let mut said = String::new();
     for steps in STEPS {
         let source = format!("steps: [{steps}]");
@@ -125,7 +125,7 @@ fn what_is_wrong_is_said_with_its_place_and_what_to_write_instead() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
+fn all_faults_are_reported_at_once() {
     let source = "steps:\n  - id: a\n    comand: x\n  - id: b\n    command: 'echo {{ x }}'\n    needs: [c]\n";
     assert_eq!(
         faults_of(source),
@@ -137,7 +137,7 @@ fn all_that_is_wrong_is_said_at_once() {
 }
 
 #[test]
-fn a_name_in_braces_is_found_in_its_own_line() {
+fn template_name_fault_points_to_its_own_line() {
     let source = "steps:\n  - id: a\n    prompt: |\n      Write about\n\n      é {{ topik }}, and\n      {{ topik }} again.\n";
     for newline in ["\n", "\r\n", "\r"] {
         assert_eq!(
@@ -148,7 +148,7 @@ fn a_name_in_braces_is_found_in_its_own_line() {
 }
 
 #[test]
-fn what_an_alias_repeats_is_said_once() {
+fn fault_repeated_by_alias_is_reported_once() {
     let source = "steps:\n  - {id: a, command: x, retry: &r {polcy: none}}\n  - {id: b, command: x, retry: *r}\n";
     assert_eq!(
         faults_of(source),

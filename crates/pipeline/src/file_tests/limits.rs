@@ -34,7 +34,7 @@ fn aliases_that_multiply_are_refused() {
 }
 
 #[test]
-fn one_anchor_serves_a_thousand_steps() {
+fn anchor_can_be_aliased_by_a_thousand_steps() {
     let mut source = "steps:\n  - {id: s, command: x, retry: &r {policy: patient}}\n".to_owned();
     for step in 0..1000 {
         writeln!(source, "  - {{id: s{step}, command: x, retry: *r}}").unwrap();
@@ -46,7 +46,7 @@ fn one_anchor_serves_a_thousand_steps() {
 }
 
 #[test]
-fn what_is_too_deep_is_refused_and_nothing_overflows() {
+fn too_deep_nesting_is_refused_without_overflow() {
     for (open, close) in [("[", "]"), ("{a: ", "}")] {
         let deep = format!("{}1{}", open.repeat(10_000), close.repeat(10_000));
         let faults = faults_of(&deep);
@@ -82,7 +82,7 @@ fn what_is_too_deep_is_refused_and_nothing_overflows() {
 }
 
 #[test]
-fn what_is_too_big_is_refused() {
+fn too_large_file_or_step_count_is_refused() {
     let big = faults_of(&format!("# {}", "x".repeat(MAX_FILE_BYTES)));
     assert_eq!(
         big,
@@ -128,7 +128,7 @@ fn a_hundred_faults_are_shown_and_the_rest_counted() {
 }
 
 #[test]
-fn what_is_no_yaml_is_said_with_its_place() {
+fn invalid_yaml_is_reported_with_position() {
     let table = [
         (
             "steps: [",
@@ -148,7 +148,7 @@ fn what_is_no_yaml_is_said_with_its_place() {
 }
 
 #[test]
-fn faults_hold_nothing_that_moves_the_cursor() {
+fn faults_contain_no_terminal_escapes() {
     let faults = faults_of("\"\\e[31mx\\n\": 1\nsteps: [{id: \"\\e]0;t\\a\", command: x}]");
     assert!(!faults.contains('\u{1b}'), "{faults:?}");
     assert_eq!(faults.lines().count(), 2, "{faults}");
@@ -208,13 +208,13 @@ const PIECES: [&str; 48] = [
 
 proptest! {
     #[test]
-    fn whatever_is_read_nothing_breaks(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn reading_random_bytes_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         let text = String::from_utf8_lossy(&bytes);
         prop_assert!(read(&text, Path::new("p.yaml")).is_ok() || !faults_of(&text).is_empty());
     }
 
     #[test]
-    fn whatever_is_put_together_nothing_breaks(
+    fn reading_random_yaml_pieces_never_panics(
         pieces in proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..80)
     ) {
         let text = format!("steps:\n - id: a\n   command: b\n{}", pieces.concat());
@@ -224,7 +224,7 @@ proptest! {
     }
 
     #[test]
-    fn steps_that_need_each_other_at_random_are_read_if_they_have_no_circle(
+    fn random_needs_are_accepted_unless_cyclic(
         needs in proptest::collection::vec((0_usize..12, 0_usize..12), 0..30)
     ) {
         let mut source = "steps:\n".to_owned();

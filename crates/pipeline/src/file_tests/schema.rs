@@ -106,7 +106,7 @@ fn the_schema_and_the_reader_agree() {
 }
 
 #[test]
-fn the_examples_are_right() {
+fn example_pipelines_are_valid() {
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let schema = jsonschema::validator_for(&schema).unwrap();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -130,7 +130,7 @@ fn the_examples_are_right() {
 }
 
 #[test]
-fn the_schema_has_the_names_that_the_reader_has() {
+fn schema_names_match_reader_names() {
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let names_at = |pointer: &str| -> Vec<String> {
         let properties = schema.pointer(pointer).and_then(Value::as_object);

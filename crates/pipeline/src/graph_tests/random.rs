@@ -65,7 +65,7 @@ fn summarize(played: &SimulatedRun) -> (Outcome, Vec<(String, String, usize)>) {
 
 proptest! {
     #[test]
-    fn every_run_ends_and_no_step_runs_before_what_it_needs((source, fates, room) in any_pipeline()) {
+    fn every_run_ends_and_no_step_runs_before_its_needs((source, fates, room) in any_pipeline()) {
         let pipeline = pipeline(&source);
         let played = play_from(&pipeline, &outcomes_from(&fates), Vec::new(), usize::MAX);
         prop_assert!(played.run.ended.is_some());

@@ -10,7 +10,7 @@ fn play_failing(source: &str, failing: &[&str]) -> SimulatedRun {
 }
 
 #[test]
-fn a_loop_inside_of_another_runs_all_of_its_iterations_each_time() {
+fn nested_loop_runs_all_its_iterations_each_time() {
     let source = "steps: [{id: a, command: x, edges: [{target: l, condition: outcome=failure}]}, {id: l, loop: {max_iterations: 3, steps: [{id: m, loop: {max_iterations: 2, steps: [{id: n, command: x}]}}]}}, {id: z, needs: [l], command: x}]";
     let played = play_failing(source, &["a"]);
     let visits = |step: &str| played.run.visits(step);
@@ -19,7 +19,7 @@ fn a_loop_inside_of_another_runs_all_of_its_iterations_each_time() {
 }
 
 #[test]
-fn a_step_that_is_at_work_for_an_edge_makes_good_for_another_afterwards() {
+fn step_started_by_edge_reworks_another_step_afterwards() {
     let source = "steps: [{id: a, command: x, edges: [{target: fix}]}, {id: b, command: x, on_failure: rework, rework_step: fix}, {id: fix, command: x}]";
     let played = play_failing(source, &["b"]);
     let visits = &played.run.steps["fix"].visits;
@@ -29,7 +29,7 @@ fn a_step_that_is_at_work_for_an_edge_makes_good_for_another_afterwards() {
 }
 
 #[test]
-fn a_step_that_makes_good_for_another_may_need_it() {
+fn rework_step_may_need_the_step_it_repairs() {
     let source = "steps: [{id: a, command: x, on_failure: rework, rework_step: r}, {id: r, rework_only: true, needs: [a], command: x}]";
     let played = play(source, &|step, _, _| (step == "a").then_some(Cause::Auth));
     assert_eq!(played.visited(), ["a", "r"]);
@@ -37,7 +37,7 @@ fn a_step_that_makes_good_for_another_may_need_it() {
 }
 
 #[test]
-fn one_step_can_make_good_for_several_one_after_the_other() {
+fn rework_step_repairs_several_steps_in_turn() {
     let source = "steps:
   - {id: a, command: x, on_failure: rework, rework_step: r}
   - {id: b, command: x, on_failure: rework, rework_step: r}
@@ -51,7 +51,7 @@ fn one_step_can_make_good_for_several_one_after_the_other() {
 }
 
 #[test]
-fn a_run_that_fails_does_not_wait_for_what_nobody_makes_good_any_more() {
+fn failing_run_does_not_wait_for_impossible_rework() {
     let source = "runtime: {max_concurrency: 1}\nsteps:
   - {id: a, command: x, on_failure: rework, rework_step: r}
   - {id: b, command: x}
@@ -64,7 +64,7 @@ fn a_run_that_fails_does_not_wait_for_what_nobody_makes_good_any_more() {
 }
 
 #[test]
-fn a_step_that_made_good_for_another_can_lead_back_to_it() {
+fn rework_step_can_lead_back_to_repaired_step() {
     let source = "steps:
   - {id: a, command: x, on_failure: rework, rework_step: r}
   - {id: r, rework_only: true, command: x, edges: [{target: a}]}
@@ -82,7 +82,7 @@ fn a_step_that_made_good_for_another_can_lead_back_to_it() {
 }
 
 #[test]
-fn a_loop_that_nothing_leads_to_does_not_begin_and_one_that_is_led_to_again_does() {
+fn on_demand_loop_runs_each_time_an_edge_leads_to_it() {
     let source = "steps:
   - {id: look, command: x, edges: [{target: again, condition: outcome=failure}]}
   - id: again
@@ -100,7 +100,7 @@ fn a_loop_that_nothing_leads_to_does_not_begin_and_one_that_is_led_to_again_does
 }
 
 #[test]
-fn a_step_that_was_led_to_is_led_to_again_when_the_run_is_begun_again() {
+fn restarted_run_repeats_failed_edge_target() {
     let source = "steps:
   - {id: look, command: x, edges: [{target: hard}]}
   - {id: hard, command: x}
@@ -114,7 +114,7 @@ fn a_step_that_was_led_to_is_led_to_again_when_the_run_is_begun_again() {
 }
 
 #[test]
-fn what_is_at_work_on_what_changes_is_ended_and_made_anew() {
+fn running_step_is_canceled_and_rerun_when_its_need_reruns() {
     let source = "runtime: {max_concurrency: 3}\nsteps:
   - {id: a, command: x}
   - {id: check, needs: [a], command: x, edges: [{target: a, condition: outcome=failure}]}
@@ -133,7 +133,7 @@ fn what_is_at_work_on_what_changes_is_ended_and_made_anew() {
 }
 
 #[test]
-fn a_run_that_could_not_go_where_it_was_led_has_failed() {
+fn run_fails_when_edge_target_cannot_start() {
     let source = "steps:
   - {id: look, command: x, edges: [{target: hard}]}
   - {id: never, rework_only: true, command: x}
@@ -149,7 +149,7 @@ fn a_run_that_could_not_go_where_it_was_led_has_failed() {
 }
 
 #[test]
-fn what_somebody_else_ended_has_failed() {
+fn externally_interrupted_step_fails_the_run() {
     let played = play("steps: [{id: a, command: x}]", &|_, _, _| {
         Some(Cause::Interrupted)
     });

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_that_carries_the_marks_of_an_attempt_is_ended_and_nothing_else() {
+    async fn only_processes_with_marks_of_attempt_are_killed() {
         let mut children = [start("1"), start("2")];
         while count("1").await < 2 || count("2").await < 2 {
             tokio::time::sleep(RETRY_INTERVAL).await;

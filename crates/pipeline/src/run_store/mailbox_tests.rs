@@ -25,7 +25,7 @@ fn taken(mailbox: &Mailbox, run: &str) -> Vec<RunRequest> {
 }
 
 #[test]
-fn letters_are_taken_once_in_order_and_by_the_run_that_they_are_for() {
+fn requests_are_taken_once_in_order_by_their_run() {
     let (_folder, mailbox) = mailbox();
     assert_eq!(taken(&mailbox, RUN), []);
     let letters = [
@@ -48,7 +48,7 @@ fn letters_are_taken_once_in_order_and_by_the_run_that_they_are_for() {
 }
 
 #[test]
-fn the_tenth_letter_comes_after_the_ninth() {
+fn tenth_request_comes_after_ninth() {
     let (_folder, mailbox) = mailbox();
     let letters: Vec<_> = (0..25).map(|number| answer(&number.to_string())).collect();
     for letter in &letters {
@@ -58,7 +58,7 @@ fn the_tenth_letter_comes_after_the_ninth() {
 }
 
 #[test]
-fn what_is_written_stays_as_it_is() {
+fn request_file_format_is_stable() {
     let table = [
         (
             answer("y"),
@@ -84,7 +84,7 @@ fn what_is_written_stays_as_it_is() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_once_and_the_rest_is_taken() {
+fn unreadable_request_is_reported_once_and_rest_is_taken() {
     let (folder, mailbox) = mailbox();
     mailbox.post(RUN, &answer("y")).unwrap();
     let place = folder.path().join("mail").join(RUN);
@@ -116,7 +116,7 @@ fn what_cannot_be_read_is_said_once_and_the_rest_is_taken() {
 }
 
 #[test]
-fn only_the_id_of_a_run_leads_to_letters() {
+fn mailbox_rejects_invalid_run_ids() {
     let (folder, mailbox) = mailbox();
     let upper = RUN.to_uppercase();
     let braced = format!("{{{RUN}}}");
@@ -139,7 +139,7 @@ fn only_the_id_of_a_run_leads_to_letters() {
 }
 
 #[test]
-fn letters_are_bounded_in_length_and_number() {
+fn requests_are_bounded_in_size_and_count() {
     let (_folder, mailbox) = mailbox();
     let long = answer(&"x".repeat(MAX_REQUEST_BYTES));
     let refused = mailbox.post(RUN, &long);
@@ -155,7 +155,7 @@ fn letters_are_bounded_in_length_and_number() {
 }
 
 #[test]
-fn of_many_that_post_while_somebody_takes_no_letter_is_lost_or_comes_twice() {
+fn concurrently_posted_requests_are_taken_exactly_once() {
     let (_folder, mailbox) = mailbox();
     let (writers, each) = (4, 25);
     let mut found = Vec::new();
@@ -189,7 +189,7 @@ fn of_many_that_post_while_somebody_takes_no_letter_is_lost_or_comes_twice() {
 
 #[cfg(unix)]
 #[test]
-fn letters_are_private() {
+fn request_files_are_private() {
     use std::os::unix::fs::PermissionsExt;
     let (folder, mailbox) = mailbox();
     let mail = folder.path().join("mail");

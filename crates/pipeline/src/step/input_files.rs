@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn every_input_is_a_file_and_a_text_is_a_variable_too() {
+    fn every_input_is_a_file_and_short_text_a_variable_too() {
         let folder = TempDir::new().unwrap();
         let folder = folder.path().join("inputs");
         let longest = "x".repeat(MAX_VARIABLE_BYTES);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn many_long_inputs_still_leave_a_command_that_can_be_started() {
+    fn command_with_many_long_inputs_can_be_started() {
         let folder = TempDir::new().unwrap();
         let long = vec![b'x'; MAX_VARIABLE_BYTES];
         let given = (0..100).map(|number| (format!("part{number:03}"), long.clone()));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_for_one_variable_and_names_that_lead_elsewhere_are_refused() {
+    fn colliding_or_unsafe_input_names_are_refused() {
         let folder = TempDir::new().unwrap();
         let folder = folder.path().join("inputs");
         let both = inputs(&[("test-log", b"one"), ("test_log", b"other")]);
@@ -186,7 +186,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn files_are_private_and_those_of_an_earlier_attempt_are_replaced() {
+    fn input_files_are_private_and_replace_earlier_ones() {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let folder = TempDir::new().unwrap();
         let (given, elsewhere) = (folder.path().join("inputs"), folder.path().join("else"));

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn half_an_hour_of_silence_is_a_stall() {
+    async fn half_hour_without_progress_is_a_stall() {
         let signs = [(60, progress()), (90, activity())];
         let ended = watched(&watchdog(Some(1800), None), &signs).await;
         // Progress was last in the list, and longest ago.
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_of_hours_is_neither_a_stall_nor_work() {
+    async fn paused_hours_count_toward_neither_stall_nor_timeout() {
         let signs = [(100, WatchEvent::Paused), (28_900, WatchEvent::Resumed)];
         let ended = watched(&watchdog(Some(1800), None), &signs).await;
         assert_eq!(ended, (Cause::Stalled, SECOND * (28_900 + 1700)));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_short_rest_of_the_limit_is_noticed_as_soon_as_a_wait_ends() {
+    async fn short_remaining_limit_expires_on_time_after_pause() {
         let signs = [(1, WatchEvent::Paused), (2, WatchEvent::Resumed)];
         let ended = watched(&watchdog(None, Some(5)), &signs).await;
         assert_eq!(ended, (Cause::Timeout, SECOND * 6));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_seen_last_is_part_of_the_problem() {
+    async fn problem_includes_last_events() {
         let watchdog = watchdog(Some(10), None);
         watchdog.record(activity());
         tokio::time::sleep(SECOND).await;

@@ -71,7 +71,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[tokio::test(start_paused = true)]
-    async fn an_address_that_asks_too_often_has_to_wait_and_others_do_not() {
+    async fn rate_limit_applies_per_address() {
         let rates = RateLimiter::new(10);
         let [one, other] = [1, 2].map(|last| IpAddr::from(Ipv4Addr::new(192, 0, 2, last)));
         for _ in 0..50 {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn however_many_ask_they_cost_a_bounded_amount() {
+    async fn rate_limiter_bucket_count_is_bounded() {
         let rates = RateLimiter::new(10);
         for number in 0..30_000_u32 {
             rates

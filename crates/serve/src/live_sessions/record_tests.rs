@@ -78,7 +78,7 @@ fn live(record: &EventLog) -> Vec<String> {
 }
 
 #[test]
-fn numbers_go_on_however_often_the_session_is_opened() {
+fn event_numbers_continue_after_reopen() {
     let mut record = EventLog::default();
     record.open(0, 0, false);
     push_all(&mut record, [(0, start()), (0, input("a")), (0, SEALED)]);
@@ -98,7 +98,7 @@ fn numbers_go_on_however_often_the_session_is_opened() {
 }
 
 #[test]
-fn pieces_are_put_together_and_what_passes_is_left_out() {
+fn live_events_merge_deltas_and_omit_transient_ones() {
     let mut record = EventLog::default();
     record.open(0, 0, false);
     let attempt = Body::AttemptStarted { attempt: 1 };
@@ -127,7 +127,7 @@ fn pieces_are_put_together_and_what_passes_is_left_out() {
 }
 
 #[test]
-fn what_was_taken_back_is_not_told_to_those_who_come_late() {
+fn snapshot_omits_retracted_text() {
     let mut record = EventLog::default();
     record.open(0, 0, false);
     push_all(
@@ -144,7 +144,7 @@ fn what_was_taken_back_is_not_told_to_those_who_come_late() {
 }
 
 #[test]
-fn a_wait_is_told_until_it_has_come_to_something() {
+fn snapshot_shows_wait_until_it_is_resolved() {
     let mut record = EventLog::default();
     record.open(0, 0, false);
     push_all(&mut record, [(0, start()), (1, retry())]);
@@ -165,7 +165,7 @@ fn a_wait_is_told_until_it_has_come_to_something() {
 
 /// A turn that is carried on says again what it is about, which is told from what is written down.
 #[test]
-fn what_a_turn_says_again_when_it_is_carried_on_is_left_out() {
+fn replayed_events_of_resumed_turn_are_omitted() {
     let mut record = EventLog::default();
     record.open(1, 9, true);
     let call = Body::ToolCall(ToolCall::default());
@@ -188,7 +188,7 @@ fn what_a_turn_says_again_when_it_is_carried_on_is_left_out() {
 }
 
 #[test]
-fn what_another_process_has_added_leads_to_a_snapshot() {
+fn external_journal_change_makes_cursor_stale() {
     let mut record = EventLog::default();
     record.open(0, 0, false);
     push_all(&mut record, [(0, start()), (0, SEALED)]);

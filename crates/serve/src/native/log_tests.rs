@@ -58,7 +58,7 @@ fn delivered(log: &NativeLog, events: impl IntoIterator<Item = Event>) -> Vec<u6
 }
 
 #[test]
-fn events_after_a_number_are_found_in_order() {
+fn events_after_cursor_are_returned_in_order() {
     let log = log_of(5);
     assert_eq!(numbers(&log.since(0).unwrap()), [1, 2, 3, 4, 5]);
     assert_eq!(numbers(&log.since(3).unwrap()), [4, 5]);
@@ -66,7 +66,7 @@ fn events_after_a_number_are_found_in_order() {
 }
 
 #[test]
-fn a_number_that_is_too_old_is_refused_with_the_oldest_that_is_kept() {
+fn stale_cursor_is_refused_with_oldest_kept() {
     let more = u64::try_from(MAX_EVENTS).unwrap() + 10;
     let log = log_of(more);
     let stale = StaleCursor {
@@ -81,7 +81,7 @@ fn a_number_that_is_too_old_is_refused_with_the_oldest_that_is_kept() {
 }
 
 #[test]
-fn many_bytes_are_not_kept_either() {
+fn event_log_is_bounded_by_bytes() {
     let log = log_of(0);
     let megabyte = "x".repeat(1 << 20);
     for seq in 1..=10 {
@@ -94,7 +94,7 @@ fn many_bytes_are_not_kept_either() {
 }
 
 #[test]
-fn a_very_long_event_drives_out_neither_itself_nor_what_came_before_it() {
+fn oversized_event_evicts_neither_itself_nor_earlier_ones() {
     let log = log_of(2);
     let large = |seq| text(seq, &"x".repeat(MAX_BYTES));
     assert_eq!(delivered(&log, [large(3), text(4, "x")]), [3, 4]);
@@ -106,7 +106,7 @@ fn a_very_long_event_drives_out_neither_itself_nor_what_came_before_it() {
 }
 
 #[test]
-fn a_number_that_was_never_said_is_refused() {
+fn cursor_beyond_newest_event_is_refused() {
     // A process that resumes a session counts from 1 again: a number from before means nothing to it.
     let stale = log_of(5).since(6).unwrap_err();
     assert_eq!((stale.oldest, stale.newest), (1, 5));
@@ -115,7 +115,7 @@ fn a_number_that_was_never_said_is_refused() {
 }
 
 #[test]
-fn another_session_has_nothing_of_the_one_before() {
+fn new_session_drops_previous_events() {
     let log = log_of(5);
     log.begin("another", 2);
     assert_eq!(log.since(1).unwrap_err().oldest, 3);
@@ -133,13 +133,13 @@ fn another_session_has_nothing_of_the_one_before() {
 }
 
 #[test]
-fn without_a_follow_everything_is_heard() {
+fn without_follow_all_events_are_delivered() {
     let log = log_of(0);
     assert_eq!(delivered(&log, [text(1, "x"), warning(2)]), [1, 2]);
 }
 
 #[test]
-fn only_the_kinds_that_are_followed_are_heard_until_others_are() {
+fn only_followed_kinds_are_delivered() {
     let log = log_of(0);
     let only = follow(&json!({ "type": "follow", "only": ["warning"] }));
     log.follow(only, |_, events| assert!(events.is_empty()))
@@ -176,7 +176,7 @@ fn a_follow_that_is_refused_changes_nothing() {
 }
 
 #[test]
-fn nothing_comes_between_a_follow_and_the_events_that_it_asks_for() {
+fn follow_and_replay_are_atomic() {
     let log = log_of(2);
     // Every other producer waits for the same lock.
     let others_wait = || log.state.try_lock().is_none();
@@ -190,7 +190,7 @@ fn nothing_comes_between_a_follow_and_the_events_that_it_asks_for() {
 }
 
 #[test]
-fn a_follow_that_cannot_be_understood_says_what_is_wrong() {
+fn invalid_follow_error_names_the_problem() {
     let table = [
         (
             json!({ "only": ["text_delta", "texts"] }),
@@ -211,7 +211,7 @@ fn a_follow_that_cannot_be_understood_says_what_is_wrong() {
 }
 
 #[test]
-fn fields_that_a_follow_does_not_know_are_left_alone() {
+fn unknown_follow_fields_are_ignored() {
     let command = json!({ "id": "7", "type": "follow", "after": 3, "only": null, "new": true });
     let known = FollowRequest {
         after: Some(3),

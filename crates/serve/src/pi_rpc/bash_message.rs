@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_told_is_read_again() {
+    fn formatted_bash_message_round_trips() {
         let ends = [
             (Some(0), false, false),
             (Some(-1), false, true),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_of_something_else_is_none() {
+    fn other_text_is_not_a_bash_message() {
         for text in [
             "",
             "I ran a command:",

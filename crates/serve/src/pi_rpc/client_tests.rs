@@ -79,7 +79,7 @@ async fn under_way(client: &RpcClient, peer: &mut Peer) -> PendingPrompt {
 }
 
 #[tokio::test]
-async fn each_reply_goes_to_who_asked_in_whatever_order_they_come() {
+async fn replies_reach_their_callers_in_any_order() {
     let (client, mut peer) = connected(1024);
     let other = client.clone();
     let state = tokio::spawn(async move { other.get_state().await });
@@ -97,7 +97,7 @@ async fn each_reply_goes_to_who_asked_in_whatever_order_they_come() {
 }
 
 #[tokio::test]
-async fn commands_look_as_the_protocol_has_them() {
+async fn commands_match_the_protocol() {
     let (client, mut peer) = connected(4096);
     let serving = tokio::spawn(async move {
         let mut commands = Vec::new();
@@ -139,7 +139,7 @@ async fn commands_look_as_the_protocol_has_them() {
 }
 
 #[tokio::test]
-async fn what_is_refused_says_why() {
+async fn refused_or_invalid_command_is_an_error() {
     let (client, mut peer) = connected(1024);
     let serving = tokio::spawn(async move {
         let command = peer.receive().await;
@@ -161,7 +161,7 @@ async fn what_is_refused_says_why() {
 }
 
 #[tokio::test]
-async fn a_run_is_followed_from_its_reply_to_its_end_without_the_pieces() {
+async fn prompt_and_wait_returns_run_events_without_deltas() {
     let (client, mut peer) = connected(1024);
     let waiting = tokio::spawn(async move { client.prompt_and_wait("hello").await });
     let command = peer.receive().await;
@@ -201,7 +201,7 @@ async fn a_run_is_followed_from_its_reply_to_its_end_without_the_pieces() {
 }
 
 #[tokio::test]
-async fn a_prompt_that_starts_nothing_is_not_waited_for() {
+async fn handled_prompt_is_not_waited_for() {
     let (client, mut peer) = connected(1024);
     let waiting = tokio::spawn(async move { client.prompt_and_wait("/name x").await });
     let command = peer.receive().await;
@@ -211,7 +211,7 @@ async fn a_prompt_that_starts_nothing_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn one_task_aborts_what_another_waits_for() {
+async fn abort_works_while_another_task_waits() {
     let (client, mut peer) = connected(1024);
     let waiting = under_way(&client, &mut peer).await;
     let (aborted, ()) = tokio::join!(client.abort(), peer.expect_command("abort"));
@@ -225,7 +225,7 @@ async fn one_task_aborts_what_another_waits_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn eight_hours_are_waited_for() {
+async fn run_wait_is_not_bounded_by_reply_timeout() {
     let (client, mut peer) = connected(1024);
     let client = client.with_timeout(Duration::from_secs(30));
     let waiting = under_way(&client, &mut peer).await;
@@ -236,7 +236,7 @@ async fn eight_hours_are_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_is_waited_for_as_long_as_the_caller_says() {
+async fn request_waits_for_reply_until_its_own_timeout() {
     let (client, mut peer) = connected(1024);
     let hasty = client.clone().with_timeout(Duration::from_secs(30));
     let before = tokio::time::Instant::now();
@@ -257,7 +257,7 @@ async fn a_reply_is_waited_for_as_long_as_the_caller_says() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_server_that_goes_learns_of_it() {
+async fn server_exit_fails_all_waiters() {
     let (client, mut peer) = connected(1024);
     let mut events = client.events();
     let following = under_way(&client, &mut peer).await;
@@ -277,7 +277,7 @@ async fn who_waits_for_a_server_that_goes_learns_of_it() {
 }
 
 #[tokio::test]
-async fn who_listens_slowly_is_told_what_was_missed_and_who_follows_misses_nothing() {
+async fn slow_listener_gets_missed_count_run_waiter_gets_all() {
     let (client, mut peer) = connected(1 << 20);
     let mut events = client.events();
     let waiting = under_way(&client, &mut peer).await;
@@ -294,7 +294,7 @@ async fn who_listens_slowly_is_told_what_was_missed_and_who_follows_misses_nothi
 }
 
 #[tokio::test]
-async fn what_is_no_frame_is_passed_over() {
+async fn invalid_frames_are_skipped() {
     let (client, mut peer) = connected(1024);
     let mut events = client.events();
     peer.out
@@ -308,7 +308,7 @@ async fn what_is_no_frame_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_too_long_to_keep_ends_it() {
+async fn overlong_line_ends_connection() {
     let inbox = Inbox::new();
     let asked = inbox.register_request(1).unwrap();
     let lines = LineReader::new(&b"{\"type\":\"response\"}"[..], 8);
@@ -321,7 +321,7 @@ async fn a_line_that_is_too_long_to_keep_ends_it() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_dropped_leaves_whole_lines_and_nothing_behind() {
+async fn dropped_request_writes_full_line_and_is_forgotten() {
     let (client, mut peer) = connected(8);
     for _ in 0..3 {
         let mut asking = Box::pin(client.set_auto_retry(true));
@@ -336,7 +336,7 @@ async fn a_request_that_is_dropped_leaves_whole_lines_and_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_run_that_nobody_follows_any_more_is_not_kept() {
+async fn dropped_run_waiter_is_removed() {
     let (client, mut peer) = connected(1024);
     let waiting = under_way(&client, &mut peer).await;
     settle().await;
@@ -349,7 +349,7 @@ async fn a_run_that_nobody_follows_any_more_is_not_kept() {
 }
 
 #[tokio::test]
-async fn a_server_that_hears_nothing_any_more_is_gone() {
+async fn closed_write_side_fails_requests() {
     let (reader, _talks) = duplex(64);
     let (writer, listens) = duplex(64);
     let client = RpcClient::from_streams(reader, writer);
@@ -359,7 +359,7 @@ async fn a_server_that_hears_nothing_any_more_is_gone() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_read_is_heard() {
+async fn events_arrive_while_server_does_not_read() {
     let (client, mut peer) = connected(8);
     let mut events = client.events();
     let requests: Vec<_> = (0..200)
@@ -378,7 +378,7 @@ async fn a_server_that_does_not_read_is_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_writes_what_waits_and_lets_the_server_finish() {
+async fn close_flushes_and_waits_for_server_to_finish() {
     let (client, mut peer) = connected(8);
     let frame = json!({ "type": "extension_ui_response", "id": "u1", "cancelled": true });
     client.send_frame(&frame).await.unwrap();
@@ -396,7 +396,7 @@ async fn closing_writes_what_waits_and_lets_the_server_finish() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_finish_is_left() {
+async fn close_gives_up_on_server_after_5s() {
     let (client, peer) = connected(1024);
     let before = tokio::time::Instant::now();
     client.close().await;
@@ -405,7 +405,7 @@ async fn a_server_that_does_not_finish_is_left() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_dropped_closes_the_line() {
+async fn dropping_client_closes_connection() {
     let (client, mut peer) = connected(1024);
     let mut events = client.events();
     drop(client);

@@ -158,7 +158,7 @@ fn brief_all(values: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_plain_history_has_the_shape_that_was_recorded() {
+fn history_replies_match_recorded_shapes() {
     let history = history([prompt("hello there"), answer("hello"), settled()]);
     let messages = json!({"messages": history.messages()});
     let stats = value(&history.stats("id", Some("/home/user/s")));
@@ -187,7 +187,7 @@ fn a_plain_history_has_the_shape_that_was_recorded() {
 }
 
 #[test]
-fn the_numbers_count_all_that_was_paid_for() {
+fn session_stats_count_all_billed_attempts() {
     let entries = [
         prompt("look"),
         failed("Hel", false),
@@ -218,7 +218,7 @@ fn the_numbers_count_all_that_was_paid_for() {
 }
 
 #[test]
-fn what_failed_is_an_entry_and_no_part_of_the_conversation() {
+fn failed_attempts_are_entries_but_not_messages() {
     let entries = [
         prompt("hello"),
         Written::AttemptStarted { attempt: 1 },
@@ -246,7 +246,7 @@ fn what_failed_is_an_entry_and_no_part_of_the_conversation() {
 }
 
 #[test]
-fn entries_are_linked_and_can_be_read_from_one_on() {
+fn entries_link_to_parent_and_read_from_cursor() {
     let history = history([
         prompt("one"),
         answer("1"),
@@ -292,7 +292,7 @@ fn entries_are_linked_and_can_be_read_from_one_on() {
 }
 
 #[test]
-fn results_of_tools_are_messages_of_their_own_whatever_was_lost() {
+fn tool_results_are_messages_even_if_interrupted() {
     let calls = vec![call("c1", "read"), call("c2", "bash")];
     let started = Written::ToolStarted {
         index: 1,
@@ -320,7 +320,7 @@ fn results_of_tools_are_messages_of_their_own_whatever_was_lost() {
 }
 
 #[test]
-fn after_a_compaction_the_conversation_is_a_summary_and_what_was_kept() {
+fn compacted_history_is_summary_and_kept_messages() {
     let kept = [
         Said::user("two"),
         Said {
@@ -364,7 +364,7 @@ fn after_a_compaction_the_conversation_is_a_summary_and_what_was_kept() {
 }
 
 #[test]
-fn where_parts_were_only_left_out_every_message_is_still_there() {
+fn elided_compaction_keeps_every_message() {
     let shorter = vec![
         Said::user("o…"),
         Said {
@@ -388,7 +388,7 @@ fn where_parts_were_only_left_out_every_message_is_still_there() {
 }
 
 #[test]
-fn another_model_and_a_notice_are_entries() {
+fn model_switch_and_notice_are_entries() {
     let switch = ModelSwitch {
         from: "mock@http://h/m1".to_owned(),
         to: "mock@http://h/m2".to_owned(),
@@ -420,7 +420,7 @@ fn another_model_and_a_notice_are_entries() {
 }
 
 #[test]
-fn what_cannot_be_read_is_passed_over() {
+fn unreadable_entries_are_skipped() {
     let mut entries = stored([prompt("hello"), settled(), answer("hi")]);
     entries[1].entry.body = "{\"kind\":\"from_the_future\"}".to_owned();
     let history = History::from_entries(&entries, &Models::default());
@@ -429,7 +429,7 @@ fn what_cannot_be_read_is_passed_over() {
 }
 
 #[test]
-fn a_tree_of_a_hundred_thousand_entries_is_written_without_running_out_of_stack() {
+fn deep_entry_tree_does_not_overflow_stack() {
     let small = history([prompt("one"), answer("1")]);
     let tree: Value = serde_json::from_str(small.tree().get()).unwrap();
     let entries = value(small.entries(None).unwrap());
@@ -452,7 +452,7 @@ fn a_tree_of_a_hundred_thousand_entries_is_written_without_running_out_of_stack(
 }
 
 #[test]
-fn entries_that_tell_of_one_number_have_ids_of_their_own() {
+fn entries_with_same_sequence_get_unique_ids() {
     let mut entries = entry::Entries::default();
     let what = EntryBody::model_change(&ModelRef::default());
     let at = |seq| (seq, Timestamp::default());

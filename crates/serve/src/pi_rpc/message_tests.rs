@@ -11,7 +11,7 @@ fn value(of: &impl Serialize) -> Value {
 }
 
 #[test]
-fn arguments_are_an_object_on_one_line_whatever_the_model_wrote() {
+fn tool_arguments_become_one_line_json_object() {
     let table = [
         (
             "{\n  \"b\": 1,\r\n\"a\": \"x\\ny\"\n}\n",
@@ -60,7 +60,7 @@ fn tokens_are_priced_by_the_million() {
 }
 
 #[test]
-fn every_stop_reason_has_its_word() {
+fn each_stop_reason_maps_to_its_protocol_name() {
     let table = [
         (StopReason::EndTurn, "stop"),
         (StopReason::ToolUse, "toolUse"),
@@ -76,7 +76,7 @@ fn every_stop_reason_has_its_word() {
 }
 
 #[test]
-fn every_part_has_its_block() {
+fn message_parts_map_to_blocks() {
     let reasoning = |proof| {
         Part::Reasoning(Reasoning {
             text: "hm".to_owned(),
@@ -162,7 +162,7 @@ fn messages_have_the_fields_that_clients_read() {
 }
 
 #[test]
-fn a_provider_that_forbids_a_retry_is_believed() {
+fn error_details_keep_provider_retryable_flag() {
     let failure = |retryable| {
         let failure = Failure::http("mock", 529, "busy", Timestamp::default());
         ClassifiedFailure::new(failure.with_retryable(retryable))

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_found_by_what_is_known_of_it() {
+    fn model_lookup_falls_back_to_partial_matches() {
         let models = Models::from(vec![
             model("one", "m"),
             model("two", "m"),

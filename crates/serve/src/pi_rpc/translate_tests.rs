@@ -26,7 +26,7 @@ fn a_plain_prompt_is_one_turn() {
 }
 
 #[test]
-fn a_failed_attempt_ends_its_turn_and_the_run_goes_on() {
+fn failed_attempt_ends_turn_and_run_continues() {
     let script = Script::prompt("hello")
         .attempt()
         .retry(1)
@@ -38,7 +38,7 @@ fn a_failed_attempt_ends_its_turn_and_the_run_goes_on() {
 }
 
 #[test]
-fn when_retries_are_spent_the_last_failure_is_said_with_what_is_known_of_it() {
+fn spent_retries_end_with_detailed_last_failure() {
     let script = Script::prompt("hello")
         .attempt()
         .retry(1)
@@ -50,7 +50,7 @@ fn when_retries_are_spent_the_last_failure_is_said_with_what_is_known_of_it() {
 }
 
 #[test]
-fn an_abort_ends_an_answer_where_it_is() {
+fn abort_ends_message_midway() {
     let script = Script::prompt("hello")
         .attempt()
         .think("hm")
@@ -60,14 +60,14 @@ fn an_abort_ends_an_answer_where_it_is() {
 }
 
 #[test]
-fn an_abort_before_the_first_word_is_said_as_an_empty_answer() {
+fn abort_before_content_gives_empty_message() {
     insta::assert_snapshot!(frame_summary(
         Script::prompt("hello").attempt().aborted().settle(true)
     ));
 }
 
 #[test]
-fn an_abort_in_a_wait_says_no_further_message() {
+fn abort_during_wait_sends_no_further_message() {
     let script = Script::prompt("hello")
         .attempt()
         .retry(1)
@@ -76,7 +76,7 @@ fn an_abort_in_a_wait_says_no_further_message() {
 }
 
 #[test]
-fn a_cancelled_retry_ends_with_the_failure_that_was_said_already() {
+fn cancelled_retry_ends_with_earlier_failure() {
     let script = Script::prompt("hello")
         .attempt()
         .retry(1)
@@ -87,7 +87,7 @@ fn a_cancelled_retry_ends_with_the_failure_that_was_said_already() {
 }
 
 #[test]
-fn tools_belong_to_the_turn_of_the_answer_that_wants_them() {
+fn tools_run_in_turn_of_calling_message() {
     let script = Script::prompt("look")
         .attempt()
         .thought("hm", "sig")
@@ -104,7 +104,7 @@ fn tools_belong_to_the_turn_of_the_answer_that_wants_them() {
 }
 
 #[test]
-fn a_tool_that_may_not_run_begins_and_ends_at_once() {
+fn refused_tool_starts_and_ends_at_once() {
     let script = Script::prompt("look")
         .attempt()
         .call("c1", "bash")
@@ -116,7 +116,7 @@ fn a_tool_that_may_not_run_begins_and_ends_at_once() {
 }
 
 #[test]
-fn steering_begins_a_turn_of_its_own_between_two_steps() {
+fn steering_between_steps_starts_own_turn() {
     let script = Script::prompt("look")
         .queue(&["left"], &[])
         .attempt()
@@ -132,7 +132,7 @@ fn steering_begins_a_turn_of_its_own_between_two_steps() {
 }
 
 #[test]
-fn steering_before_a_retry_is_said_in_the_turn_of_the_retry() {
+fn steering_before_retry_joins_retry_turn() {
     let script = Script::prompt("look")
         .attempt()
         .retry(1)
@@ -158,7 +158,7 @@ fn a_follow_up_is_part_of_the_same_run() {
 }
 
 #[test]
-fn an_answer_that_is_taken_back_ends_with_the_failure_that_follows() {
+fn retracted_message_ends_with_following_failure() {
     let script = Script::prompt("hello")
         .attempt()
         .text("Hel")
@@ -176,7 +176,7 @@ fn an_answer_that_is_taken_back_ends_with_the_failure_that_follows() {
 }
 
 #[test]
-fn after_a_seam_an_answer_begins_with_what_was_kept() {
+fn message_after_seam_starts_with_kept_text() {
     let script = Script::prompt("count")
         .attempt()
         .text("One, ")
@@ -194,7 +194,7 @@ fn after_a_seam_an_answer_begins_with_what_was_kept() {
 }
 
 #[test]
-fn what_an_earlier_process_has_kept_or_wanted_to_run_is_said_first() {
+fn resumed_turn_replays_kept_text_and_tool_calls() {
     let kept = Script::prompt("count")
         .text("One, ")
         .attempt()
@@ -226,7 +226,7 @@ fn an_overflow_is_a_failed_turn_and_then_a_compaction() {
 }
 
 #[test]
-fn an_overflow_that_no_compaction_helped_is_said_once() {
+fn unsolved_overflow_is_reported_once() {
     let script = Script::prompt("hello")
         .attempt()
         .compaction(None, Some("nobody is there"));
@@ -236,14 +236,14 @@ fn an_overflow_that_no_compaction_helped_is_said_once() {
 }
 
 #[test]
-fn a_compaction_by_hand_is_no_run() {
+fn manual_compaction_is_not_a_run() {
     let script = Script::new().by_hand(Some("summary"), None);
     let script = script.by_hand(None, Some("the conversation is as it was: cancelled"));
     insta::assert_snapshot!(frame_summary(script));
 }
 
 #[test]
-fn another_model_is_asked_after_the_first_has_failed() {
+fn fallback_model_runs_in_turn_after_failure() {
     let script = Script::prompt("hello")
         .attempt()
         .switched("m1", "m2")
@@ -253,7 +253,7 @@ fn another_model_is_asked_after_the_first_has_failed() {
 }
 
 #[test]
-fn what_nobody_would_hear_of_is_shown() {
+fn holds_blocks_and_warnings_are_shown_to_user() {
     let script = Script::prompt("hello")
         .held()
         .held()
@@ -273,7 +273,7 @@ fn what_nobody_would_hear_of_is_shown() {
 }
 
 #[test]
-fn an_answer_that_is_none_ends_with_what_was_wrong_with_it() {
+fn invalid_completion_ends_with_its_problem() {
     let script = Script::prompt("hello")
         .attempt()
         .text("I will")
@@ -284,7 +284,7 @@ fn an_answer_that_is_none_ends_with_what_was_wrong_with_it() {
 }
 
 #[test]
-fn a_turn_that_ends_without_a_call_says_why_in_a_turn_of_its_own() {
+fn failure_without_call_gets_its_own_turn() {
     let script = Script::prompt("look")
         .attempt()
         .call("c1", "read")
@@ -296,12 +296,12 @@ fn a_turn_that_ends_without_a_call_says_why_in_a_turn_of_its_own() {
 }
 
 #[test]
-fn a_prompt_that_never_began_is_completed_all_the_same() {
+fn unstarted_prompt_still_completes() {
     insta::assert_snapshot!(frame_summary(Script::new().settle(false).settle(true)));
 }
 
 #[test]
-fn the_rest_of_the_frames_is_as_short_as_its_events() {
+fn rename_queue_and_refusal_frames_are_encoded() {
     let script = Script::new()
         .renamed("n1")
         .queue(&["a", "b"], &["c"])
@@ -311,7 +311,7 @@ fn the_rest_of_the_frames_is_as_short_as_its_events() {
 }
 
 #[test]
-fn the_completion_of_a_failed_run_carries_all_that_is_known_of_the_failure() {
+fn agent_end_of_failed_run_has_failure_details() {
     let script = Script::prompt("hello")
         .attempt()
         .retry(1)
@@ -343,7 +343,7 @@ fn last_content(script: Script) -> serde_json::Value {
 }
 
 #[test]
-fn what_was_taken_back_and_half_a_thought_are_not_gone_on_from() {
+fn retracted_text_and_partial_reasoning_are_not_kept() {
     let expected = serde_json::json!([{"type": "text", "text": "two"}]);
     let retracted = Script::prompt("count")
         .attempt()

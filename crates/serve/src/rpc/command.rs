@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_is_a_command() {
+    fn every_command_name_parses() {
         for name in COMMANDS {
             let fields = json!({
                 "type": name, "message": "m", "provider": "p", "modelId": "m", "level": "high", "mode": "all",
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_to_whoever_has_asked() {
+    fn invalid_command_error_is_returned_to_caller() {
         let table = [
             (
                 "[]",

@@ -202,7 +202,7 @@ mod tests {
     use super::session_name;
 
     #[test]
-    fn a_session_is_named_by_its_id_and_not_by_a_path_of_other_making() {
+    fn session_name_accepts_only_id_or_own_path() {
         let table = [
             ("01a1dcc3-752b", Some("01a1dcc3-752b")),
             ("/home/u/sessions.db#01a1dcc3-752b", Some("01a1dcc3-752b")),

@@ -43,7 +43,7 @@ mod tests {
     use super::replace_lone_surrogates;
 
     #[test]
-    fn halves_of_characters_are_replaced_and_nothing_else_is() {
+    fn only_lone_surrogates_are_replaced() {
         let table = [
             (r#""a\ud83d""#, "\"a\u{fffd}\""),
             (r#""\ude00b""#, "\"\u{fffd}b\""),

@@ -190,7 +190,7 @@ fn hide_times(value: &mut Value) {
 }
 
 #[tokio::test]
-async fn nothing_is_told_where_nothing_was_run_and_nothing_is_made() {
+async fn missing_runs_file_lists_nothing_and_is_not_created() {
     let folder = Folder::new();
     let runs = folder.runs();
     assert_eq!(runs.list(50).await.unwrap(), []);
@@ -210,7 +210,7 @@ async fn nothing_is_told_where_nothing_was_run_and_nothing_is_made() {
 }
 
 #[tokio::test]
-async fn a_run_that_ended_well_is_told_with_what_its_steps_need() {
+async fn completed_run_shows_steps_and_their_needs() {
     let folder = Folder::new();
     let begun = folder
         .begin(
@@ -247,7 +247,7 @@ steps:
 }
 
 #[tokio::test]
-async fn a_wait_under_way_is_told_and_can_be_ended() {
+async fn waiting_step_is_shown_and_can_be_retried_now() {
     let folder = Folder::new();
     let mut begun = folder
         .begin(
@@ -302,7 +302,7 @@ async fn a_wait_under_way_is_told_and_can_be_ended() {
 }
 
 #[tokio::test]
-async fn a_question_is_told_and_answered() {
+async fn gate_question_is_shown_and_accepts_a_choice() {
     let folder = Folder::new();
     let mut begun = folder
         .begin(
@@ -355,7 +355,7 @@ async fn a_question_is_told_and_answered() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_cancelled_says_so() {
+async fn cancelled_run_is_shown_as_cancelled() {
     let folder = Folder::new();
     let mut begun = folder.begin("steps: [{id: slow, command: sleep 60}]").await;
     begun
@@ -390,7 +390,7 @@ fn working(step: &str) -> [Value; 2] {
 }
 
 #[tokio::test]
-async fn what_a_turn_waits_for_is_what_its_step_waits_for() {
+async fn wait_of_a_turn_is_shown_on_its_step() {
     let folder = Folder::new();
     let [visited, begun] = working("ask");
     let source = "steps: [{id: ask, prompt: hi}, {id: then, needs: [ask], command: 'true'}]";
@@ -419,7 +419,7 @@ async fn what_a_turn_waits_for_is_what_its_step_waits_for() {
 }
 
 #[tokio::test]
-async fn what_nobody_is_at_work_on_is_interrupted() {
+async fn unowned_run_is_unfinished_and_step_interrupted() {
     let folder = Folder::new();
     let [visited, begun] = working("ask");
     let (runs, hold) = folder
@@ -437,7 +437,7 @@ async fn what_nobody_is_at_work_on_is_interrupted() {
 }
 
 #[tokio::test]
-async fn what_is_told_is_bounded_and_clean() {
+async fn shown_attempts_and_messages_are_bounded_and_clean() {
     let folder = Folder::new();
     let mut entries = vec![started("no pipeline")];
     entries.push(json!({"type": "step_started", "step": "a", "visit": 1}));
@@ -464,7 +464,7 @@ async fn what_is_told_is_bounded_and_clean() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_an_error_and_nothing_else() {
+async fn damaged_runs_or_steps_file_is_an_error() {
     let folder = Folder::new();
     let damage = |name: &str| {
         let rubbish = "no database ".repeat(1000);
@@ -487,7 +487,7 @@ async fn a_damaged_file_is_an_error_and_nothing_else() {
 }
 
 #[test]
-fn every_field_is_described() {
+fn every_schema_definition_is_described() {
     let schema = serde_json::to_value(schema_for!(RunView)).unwrap();
     let definitions = schema["$defs"].as_object().unwrap();
     for (name, definition) in definitions {

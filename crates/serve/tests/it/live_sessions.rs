@@ -77,7 +77,7 @@ async fn wait_until_free(house: &TestFactory, id: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_nobody_needs_is_given_back_and_goes_on_where_it_was() {
+async fn idle_session_is_released_and_continues_later() {
     let (_still, house, sessions) = opened("overloaded:1");
     let room = sessions.create(SessionOptions::default()).await.unwrap();
     let heard = prompt(&house, &room, "one").await;
@@ -109,7 +109,7 @@ async fn a_session_that_nobody_needs_is_given_back_and_goes_on_where_it_was() {
 
 /// Forgetting a live session loses nothing: the new one has other event numbers, and an old cursor leads to a snapshot.
 #[tokio::test(start_paused = true)]
-async fn a_room_that_nobody_watches_is_made_anew() {
+async fn unwatched_live_session_is_recreated() {
     let (_still, house, sessions) = opened("ok");
     let room = sessions.create(SessionOptions::default()).await.unwrap();
     prompt(&house, &room, "one").await;
@@ -127,7 +127,7 @@ async fn a_room_that_nobody_watches_is_made_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_in_which_nothing_was_said_stays_as_long_as_the_server() {
+async fn empty_session_stays_live_without_journal_entry() {
     let (_still, house, sessions) = opened("ok");
     let id = {
         let room = sessions.create(SessionOptions::default()).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_session_in_which_nothing_was_said_stays_as_long_as_the_server() {
 
 /// A client that watches a session which another process continues gets its events, although nothing happened here.
 #[tokio::test(start_paused = true)]
-async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
+async fn watcher_sees_changes_of_another_process() {
     let (_still, house, sessions) = opened("ok");
     let room = sessions.create(SessionOptions::default()).await.unwrap();
     prompt(&house, &room, "here").await;
@@ -186,7 +186,7 @@ async fn what_is_said_elsewhere_is_told_to_those_who_watch_here() {
 
 /// A client can follow from its snapshot, even if that snapshot is the first to show changes of another process.
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_of_what_was_said_elsewhere_can_be_followed() {
+async fn snapshot_with_external_changes_can_be_followed() {
     let (_still, house, sessions) = opened("ok");
     let room = sessions.create(SessionOptions::default()).await.unwrap();
     prompt(&house, &room, "here").await;
@@ -210,7 +210,7 @@ async fn wait_until_stale(house: &TestFactory, room: &LiveSession, place: EventC
 
 /// A process that only holds a session open keeps others from continuing it, although it writes nothing.
 #[tokio::test(start_paused = true)]
-async fn who_comes_to_a_session_and_leaves_it_elsewhere_is_told_of() {
+async fn open_and_close_elsewhere_change_session_state() {
     let (_still, house, sessions) = opened("ok");
     let room = sessions.create(SessionOptions::default()).await.unwrap();
     prompt(&house, &room, "here").await;
@@ -234,7 +234,7 @@ async fn who_comes_to_a_session_and_leaves_it_elsewhere_is_told_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_changed_while_a_session_is_opened_holds() {
+async fn settings_changed_while_opening_are_kept() {
     let (_still, house, sessions) = opened("ok");
     let room = sessions.create(SessionOptions::default()).await.unwrap();
     house.open_permits.forget_permits(Semaphore::MAX_PERMITS);
@@ -260,7 +260,7 @@ async fn what_is_changed_while_a_session_is_opened_holds() {
 
 /// A lock may outlive the process that held it by a moment.
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_was_left_just_now_is_carried_on_too() {
+async fn just_abandoned_turn_is_resumed() {
     let (_still, house, sessions) = opened("ok");
     let id = "0190d0f0-0000-7000-8000-000000000001";
     let new = NewSession {

@@ -111,7 +111,7 @@ fn kinds_in(heard: &RecordedEvents) -> BTreeSet<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_full_of_trouble_is_as_the_schema_says() {
+async fn session_with_many_failures_matches_schema() {
     let session = Session::in_memory(setup(["ok:long+overloaded:9", TROUBLE]));
     let heard = listen(&session, &NativeLog::default());
     session.prompt("Say a lot".into()).await.unwrap();
@@ -148,7 +148,7 @@ async fn a_session_full_of_trouble_is_as_the_schema_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_fails_is_as_the_schema_says() {
+async fn failed_session_matches_schema() {
     let session = Session::in_memory(setup(["error:401,times=9", "error:401,times=9"]));
     let heard = listen(&session, &NativeLog::default());
     let ended = session.prompt("hello".into()).await.unwrap();
@@ -158,7 +158,7 @@ async fn a_session_that_fails_is_as_the_schema_says() {
 
 /// A snapshot in the middle of a wait, and the events after its number, are all that a late client needs.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_comes_late_takes_a_snapshot_and_follows_from_there() {
+async fn late_client_follows_from_snapshot_cursor() {
     let session = Session::in_memory(setup(["overloaded:1", "overloaded:1"]));
     let log = NativeLog::default();
     let heard = listen(&session, &log);
@@ -191,7 +191,7 @@ async fn a_client_that_comes_late_takes_a_snapshot_and_follows_from_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_follows_a_few_kinds_hears_no_others() {
+async fn client_gets_only_followed_kinds() {
     let session = Session::in_memory(setup(["overloaded:1", "overloaded:1"]));
     let log = NativeLog::default();
     let heard = listen(&session, &log);
@@ -204,7 +204,7 @@ async fn a_client_that_follows_a_few_kinds_hears_no_others() {
 }
 
 #[test]
-fn a_snapshot_has_all_times_as_moments_and_is_as_the_schema_says() {
+fn snapshot_has_absolute_times_and_matches_schema() {
     let full = Snapshot {
         last_seq: 7,
         turn_id: Some("turn".to_owned()),

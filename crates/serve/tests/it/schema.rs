@@ -75,12 +75,12 @@ fn the_published_schema_is_current() {
 }
 
 #[test]
-fn the_schema_is_one() {
+fn schema_is_valid_json_schema() {
     assert!(jsonschema::meta::is_valid(&schema::document()));
 }
 
 #[test]
-fn an_event_of_every_kind_is_as_the_schema_says() {
+fn every_event_kind_matches_schema() {
     let (lines, mut tried) = (line_validator(), BTreeSet::new());
     for event in kinds::all() {
         let [line] = &encode_lines(|voice, out| voice.encode(event.clone(), out))[..] else {
@@ -104,7 +104,7 @@ fn an_event_of_every_kind_is_as_the_schema_says() {
 }
 
 #[test]
-fn every_kind_has_its_name() {
+fn event_kind_names_match_schema() {
     let names: BTreeSet<String> = Body::KINDS.iter().map(|&kind| kind.to_owned()).collect();
     assert_eq!(names, kinds_of_the_schema());
     assert_eq!(names.len(), Body::KINDS.len());
@@ -112,7 +112,7 @@ fn every_kind_has_its_name() {
 
 /// The fields that the schema requires are always present, and no others are required.
 #[test]
-fn an_event_that_lacks_a_field_is_refused() {
+fn event_without_required_field_is_rejected() {
     let lines = line_validator();
     let document = schema::document();
     let event = &document["$defs"]["Event"];
@@ -136,7 +136,7 @@ fn an_event_that_lacks_a_field_is_refused() {
 }
 
 #[test]
-fn what_is_no_event_is_refused() {
+fn invalid_events_and_replies_are_rejected() {
     let lines = line_validator();
     let text = json!({ "type": "text_delta", "text": "x" });
     let retry = json!({
@@ -189,7 +189,7 @@ fn what_is_no_event_is_refused() {
 }
 
 #[test]
-fn a_settlement_and_replies_are_as_the_schema_says() {
+fn settled_event_and_replies_match_schema() {
     let settled = encode_lines(|voice, out| {
         voice.encode_run_end(false, out);
         voice.encode_run_end(true, out);
@@ -210,7 +210,7 @@ fn a_settlement_and_replies_are_as_the_schema_says() {
 }
 
 #[test]
-fn commands_are_as_the_schema_says() {
+fn commands_match_schema() {
     let command = definition_validator("Command");
     let image = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
     let right = [
@@ -242,7 +242,7 @@ fn commands_are_as_the_schema_says() {
 }
 
 #[test]
-fn every_command_is_there_once() {
+fn command_names_are_complete_and_unique() {
     let names: Vec<&str> = schema::command_names().collect();
     let once: BTreeSet<&str> = names.iter().copied().collect();
     assert_eq!((names.len(), once.len()), (37, 37));

@@ -118,7 +118,7 @@ mod tests {
     use outlast_engine::token_estimate;
 
     #[test]
-    fn the_ends_of_a_conversation_fit_and_every_line_has_its_mark() {
+    fn head_and_tail_fit_budget_and_quote_every_line() {
         let messages = [
             Message::user("first\n\nword"),
             Message::user("é!{}\n".repeat(400)),

@@ -67,7 +67,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn beginning_and_end_stay_and_what_is_missing_is_said() {
+    fn shortened_text_keeps_both_ends_and_states_bytes_cut() {
         let text = format!("first {} last", "x".repeat(1000));
         let short = shortened(&text, 120).unwrap();
         assert!(
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_stay_json_and_only_their_long_texts_are_shortened() {
+    fn only_long_strings_of_json_arguments_are_shortened() {
         let mut call = ToolCall {
             arguments: format!(
                 r#"{{"path":"a.rs","edits":[{{"new":"{}"}}],"line":3}}"#,
@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_shortened_text_is_smaller_and_stays_as_it_is(text in "\\PC{0,900}", limit in 90_usize..400) {
+        fn shortening_reduces_size_and_is_idempotent(text in "\\PC{0,900}", limit in 90_usize..400) {
             if let Some(short) = shortened(&text, limit) {
                 prop_assert!(short.len() < text.len());
                 prop_assert!(token_estimate::text_tokens(&short) <= token_estimate::text_tokens(&text));

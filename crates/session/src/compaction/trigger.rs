@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_conversation_helps_against_what_words_have_caused() {
+    fn compaction_reason_depends_on_failure_images_and_window() {
         use CompactionReason::{Overflow, SlowUpload, TooManyBytes};
         let size = |tokens, window| Size { tokens, window };
         let (unknown, full, roomy) = (

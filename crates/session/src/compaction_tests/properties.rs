@@ -24,7 +24,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn what_comes_out_fits_and_is_whole_or_nothing_comes_out(
+    fn compaction_fits_and_is_well_formed_or_fails(
         steps in steps(25),
         window in windows(),
         reason in reasons(),
@@ -48,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn a_conversation_is_never_cut_between_a_call_and_its_result(steps in steps(25), keep in 0_u64..20_000) {
+    fn split_point_never_separates_call_from_result(steps in steps(25), keep in 0_u64..20_000) {
         let messages = conversation(&steps);
         let place = split_point::split_index(&messages, keep);
         let (old, kept) = messages.split_at(place);
@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn a_later_compaction_takes_in_the_earlier_one_and_what_it_kept(
+    fn second_compaction_keeps_prompt_and_merges_summaries(
         first in steps(12), second in steps(12),
     ) {
         let world = fixture(small());

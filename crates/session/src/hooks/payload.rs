@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_json_as_long_as_they_are_short() {
+    fn long_or_invalid_arguments_become_text() {
         assert_eq!(args(r#"{"a":1}"#), serde_json::json!({"a": 1}));
         assert_eq!(args("{\"a\":"), Value::from("{\"a\":"));
         let long = format!("[{}1]", "1,".repeat(MAX_ARGUMENTS_BYTES));

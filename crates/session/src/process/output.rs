@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_is_kept_as_it_came_however_it_is_cut_into_pieces() {
+    fn output_within_limit_is_kept_for_any_chunk_size() {
         let text = "é…𝄞x".repeat(CONTENT_LIMIT / 11);
         for size in [1, 2, 3, 7, 8192] {
             let mut kept = HeadTailBuffer::default();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_and_the_end_are_kept_and_the_rest_is_counted() {
+    fn long_output_keeps_head_and_tail_and_counts_the_rest() {
         for character in ["x", "é", "…", "𝄞"] {
             let text = format!("first{}last", character.repeat(300_000));
             let said = bounded(text.clone());

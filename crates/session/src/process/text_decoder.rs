@@ -95,7 +95,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_pieces_make_up_the_whole_however_it_is_cut(
+        fn decoded_chunks_equal_sanitized_output(
             parts in prop::collection::vec(
                 prop::sample::select(vec![
                     "word", " ", "é", "𝄞", "\n", "\r\n", "\r", "\u{1b}", "\u{1b}[31m", "\u{1b}[", "\u{1b}]0;title",
@@ -111,7 +111,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_no_text_is_marked_however_it_is_cut(
+        fn invalid_utf8_is_replaced_for_any_chunking(
             output in prop::collection::vec(prop_oneof![Just(0xff), Just(0xc3), Just(0xa9), Just(b'a'), any::<u8>()], 0..40),
             sizes in prop::collection::vec(1_usize..9, 1..5),
         ) {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_said_before_it_is_finished_and_an_escape_in_it_is_not() {
+    fn partial_line_is_emitted_without_escape_sequences() {
         let table: [(&str, &str); 6] = [
             ("Password: ", "Password: "),
             ("\u{1b}[32mbuilding\u{1b}[0m a", "building a"),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escape_without_end_is_not_waited_for() {
+    fn unterminated_escape_keeps_buffer_bounded() {
         let mut pieces = TextDecoder::default();
         for _ in 0..100 {
             pieces.push("\u{1b}]0;".as_bytes());

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_interrupted_leaves_everything_as_it_was() {
+    fn cancelled_atomic_write_leaves_file_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "old").unwrap();

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_place_is_replaced_and_line_ends_stay_as_they_are() {
+    fn edit_replaces_one_occurrence_and_keeps_line_endings() {
         let table: [(&[u8], &str, &str, &[u8]); 7] = [
             (b"a\nb\nc\n", "b\n", "x\ny\n", b"a\nx\ny\nc\n"),
             (b"a\r\nb\r\nc", "a\nb", "x\ny", b"x\r\ny\r\nc"),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn no_occurrence_and_several_are_told_apart() {
+    fn edit_error_distinguishes_no_match_from_several() {
         let table = [
             ("a b c", "d", "does not occur"),
             ("a b a c a", "a", "occurs 3 times"),

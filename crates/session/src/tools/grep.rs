@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_that_is_interrupted_ends_with_what_it_has_found() {
+    fn cancelled_search_returns_matches_found_so_far() {
         let folder = tempfile::tempdir().unwrap();
         let [first, second] = ["0", "1"].map(|name| folder.path().join(name));
         for file in [&first, &second] {

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_field() {
+    fn argument_error_names_the_field() {
         let table = [
             (json!({}), "missing field `path`"),
             (json!({"path": 5}), "`path`: invalid type: integer `5`"),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_is_one_line_and_tells_what_it_leaves_out() {
+    fn summary_is_one_line_and_counts_omitted_characters() {
         assert_eq!(one_line("a\n\u{1b}[31mb\n"), "a ⏎ b");
         let long = one_line(&"é".repeat(SUMMARY_LIMIT + 7));
         assert!(long.ends_with("… (7 more characters)"), "{long}");

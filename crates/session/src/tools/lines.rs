@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_long_line_only_the_beginning_is_kept() {
+    fn only_prefix_of_long_line_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, format!("{}\nnext", "x".repeat(1_000_000))).unwrap();

@@ -70,7 +70,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn only_what_leads_outside_is_outside() {
+    fn path_is_outside_only_if_it_resolves_outside_folder() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         let folder = root.join("work");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_links_is_an_error() {
+    fn symlink_cycle_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         symlink("b", folder.path().join("a")).unwrap();
         symlink("a", folder.path().join("b")).unwrap();

@@ -164,14 +164,14 @@ const HOSTILE: [&str; 20] = [
 ];
 
 #[test]
-fn nothing_from_outside_becomes_structure() {
+fn hostile_text_never_becomes_structure() {
     for text in HOSTILE {
         assert_structure_is_kept(text);
     }
 }
 
 #[test]
-fn a_page_runs_nothing_and_loads_nothing() {
+fn html_page_has_no_scripts_and_no_external_resources() {
     let policy = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">";
     for text in HOSTILE {
         let page = document_full_of(text, Format::Html);
@@ -194,7 +194,7 @@ fn a_page_runs_nothing_and_loads_nothing() {
 }
 
 #[test]
-fn a_fence_is_longer_than_any_inside_of_it() {
+fn code_fence_is_longer_than_any_inside_it() {
     let mut session = Session::default();
     session.prompt(None).tool("a ```` b\n```\nc", false);
     let document = session.document(Format::Markdown, &head_of(""));
@@ -203,7 +203,7 @@ fn a_fence_is_longer_than_any_inside_of_it() {
 }
 
 #[test]
-fn what_was_said_stays_markdown_unless_it_could_break_out() {
+fn markdown_is_quoted_unless_it_could_break_out() {
     let quoted = [
         ("# A\n\n- b `c`", "\n> # A\n>\n> - b `c`\n\n"),
         ("[a](b)", "\n> [a](b)\n\n"),
@@ -223,12 +223,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_text_becomes_structure(text in any::<String>()) {
+    fn arbitrary_text_never_becomes_structure(text in any::<String>()) {
         assert_structure_is_kept(&text);
     }
 
     #[test]
-    fn no_text_made_of_marks_becomes_structure(text in "[<>&\"'`~#>*!:= \n\r\t\\[\\]\\\\\u{1b}\u{2028}-]{0,40}") {
+    fn markup_characters_never_become_structure(text in "[<>&\"'`~#>*!:= \n\r\t\\[\\]\\\\\u{1b}\u{2028}-]{0,40}") {
         assert_structure_is_kept(&text);
     }
 }

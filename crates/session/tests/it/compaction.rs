@@ -186,7 +186,7 @@ fn long() -> Request {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_summary_that_fails_is_tried_again_and_that_is_said() {
+async fn failed_summary_is_retried_and_announced() {
     let world = Fixture::new(&["overloaded:2"]);
     let done = world.compact().await;
     assert_eq!(done.model(), Some("model-0"));
@@ -196,7 +196,7 @@ async fn a_summary_that_fails_is_tried_again_and_that_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_cannot_summarise_is_left_for_the_next_one() {
+async fn failing_summariser_falls_back_to_next_model() {
     // The script of the first model, its number of calls, the duration in seconds.
     let table = [
         ("error:401", 1, 0),
@@ -233,14 +233,14 @@ async fn whoever_cannot_summarise_is_left_for_the_next_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_summary_that_was_cut_off_is_asked_for_again_since_nobody_saw_it() {
+async fn summary_cut_mid_stream_is_retried() {
     let world = Fixture::new(&["drop-after:3+ok"]);
     let done = world.compact().await;
     assert_eq!((done.model(), world.calls()), (Some("model-0"), vec![2]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_nobody_can_summarise_parts_are_left_out() {
+async fn conversation_is_elided_when_no_summariser_succeeds() {
     for scripts in [&["error:401", "overloaded:9"][..], &["stall"], &[]] {
         let world = Fixture::new(scripts);
         let done = world.compact().await;
@@ -253,14 +253,14 @@ async fn when_nobody_can_summarise_parts_are_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_for_a_summary_that_is_too_long_itself_is_not_sent_to_the_next_one() {
+async fn overflowing_summary_request_skips_other_summarisers() {
     let world = Fixture::new(&["overflow", "ok"]);
     let done = world.compact().await;
     assert_eq!((done.model(), world.calls()), (None, vec![1, 0]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_summary_that_is_no_shorter_than_its_source_is_rejected() {
+async fn summary_not_shorter_than_its_source_is_rejected() {
     // It has nearly nine thousand tokens.
     let said = |word: &str, bytes: usize| Message::user(word.repeat(bytes / word.len()));
     let request = Request {
@@ -276,7 +276,7 @@ async fn a_summary_that_is_no_shorter_than_its_source_is_rejected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_conversation_is_clipped_to_what_the_summariser_can_read() {
+async fn conversation_is_clipped_to_summariser_window() {
     for window in [40_000, 8000, 3000] {
         let world = Fixture::new(&["ok"]).with_windows(window);
         let done = world.compact().await;
@@ -297,7 +297,7 @@ async fn a_long_conversation_is_clipped_to_what_the_summariser_can_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_is_heard_in_a_wait_and_in_a_call() {
+async fn cancel_stops_compaction_during_wait_and_call() {
     for script in ["overloaded:9", "hold:1000", "stall:2"] {
         let world = Fixture::new(&[script, "ok"]);
         let cancel = CancellationToken::new();
@@ -316,7 +316,7 @@ async fn a_cancel_is_heard_in_a_wait_and_in_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_slept_on_the_way_comes_from_the_prompts_budget() {
+async fn summary_waits_spend_sleep_budget_of_prompt() {
     let world = Fixture::new(&["overloaded:9", "overloaded+ok"]);
     let budget = Prompt::new(Limits {
         sleep: Some(Duration::from_secs(9)),
@@ -341,7 +341,7 @@ async fn what_is_slept_on_the_way_comes_from_the_prompts_budget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_summaries_cost_is_added_to_what_the_prompt_has_cost_before() {
+async fn summary_cost_is_added_to_prompt_cost() {
     let mut world = Fixture::new(&["ok:refusal", "ok"]);
     for route in &mut world.routes {
         route.price = Some(Price {

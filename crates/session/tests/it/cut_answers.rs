@@ -222,16 +222,16 @@ async fn cut_in(dialect: Dialect) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_byte_is_shown_twice_and_no_tool_runs_twice_wherever_an_anthropic_answer_is_cut() {
+async fn anthropic_cut_repeats_no_byte_and_no_tool() {
     cut_in(Dialect::Anthropic).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_byte_is_shown_twice_and_no_tool_runs_twice_wherever_a_chat_completion_is_cut() {
+async fn chat_completions_cut_repeats_no_byte_and_no_tool() {
     cut_in(Dialect::OpenaiChat).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_byte_is_shown_twice_and_no_tool_runs_twice_wherever_a_response_is_cut() {
+async fn responses_cut_repeats_no_byte_and_no_tool() {
     cut_in(Dialect::OpenaiResponses).await;
 }

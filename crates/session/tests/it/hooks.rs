@@ -88,7 +88,7 @@ async fn ask(session: &Session) {
 }
 
 #[tokio::test]
-async fn a_hook_reads_what_happens_in_order_one_event_at_a_time() {
+async fn hook_receives_events_in_order_one_at_a_time() {
     let folder = TempDir::new().unwrap();
     // If two ran at the same time, the first would be the last to write.
     let command =
@@ -181,7 +181,7 @@ async fn a_hook_reads_what_happens_in_order_one_event_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_turn_that_fails_says_why() {
+async fn hook_receives_error_of_failed_turn() {
     let folder = TempDir::new().unwrap();
     let (hooks, _) = hooks(
         &folder,
@@ -224,7 +224,7 @@ async fn all_reaped(pids: &[String]) {
 }
 
 #[tokio::test]
-async fn a_hook_that_hangs_delays_neither_the_session_nor_other_hooks() {
+async fn hanging_hook_delays_neither_session_nor_other_hooks() {
     let folder = TempDir::new().unwrap();
     let moments = [HookEvent::TurnEnd];
     let all = vec![
@@ -263,7 +263,7 @@ async fn a_hook_that_hangs_delays_neither_the_session_nor_other_hooks() {
 }
 
 #[tokio::test]
-async fn the_time_limit_kills_all_that_a_hook_started() {
+async fn hook_timeout_kills_all_its_processes() {
     let folder = TempDir::new().unwrap();
     let slow = Hook {
         timeout: Duration::from_secs(600),
@@ -291,7 +291,7 @@ async fn the_time_limit_kills_all_that_a_hook_started() {
 }
 
 #[tokio::test]
-async fn when_too_much_waits_the_newest_is_dropped_and_counted() {
+async fn full_hook_queue_drops_and_counts_newest_events() {
     let folder = TempDir::new().unwrap();
     let command = "cat >> lines; while [ ! -e go ]; do sleep 0.01; done";
     let (hooks, reported) = hooks(&folder, vec![hook(&[HookEvent::SessionStopped], command)]);
@@ -329,7 +329,7 @@ async fn when_too_much_waits_the_newest_is_dropped_and_counted() {
 }
 
 #[tokio::test]
-async fn a_failure_is_reported_once_without_escapes_and_fails_nothing() {
+async fn hook_failure_is_reported_once_without_escapes() {
     let folder = TempDir::new().unwrap();
     let command = r"printf '\033[31mno such\033[0m server\n\033]0;title\007' >&2; exit 7";
     let broken = hook(&[HookEvent::TurnEnd], command);
@@ -353,7 +353,7 @@ async fn a_failure_is_reported_once_without_escapes_and_fails_nothing() {
 }
 
 #[tokio::test]
-async fn a_hook_that_reads_nothing_of_a_long_line_is_well() {
+async fn hook_that_ignores_long_input_is_not_a_failure() {
     let folder = TempDir::new().unwrap();
     let moments = [HookEvent::ToolStart];
     let all = vec![

@@ -87,7 +87,7 @@ fn is_last_answer(entry: &Entry) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_is_said_once_wherever_the_session_was_cut_off() {
+async fn queued_messages_are_delivered_once_after_any_cut() {
     let (stored, whole) = whole_session().await;
     let read = |line| outlast_session::parse_entry("s", line).unwrap();
     let all: Vec<Entry> = stored.iter().map(read).collect();
@@ -149,7 +149,7 @@ async fn what_waits_is_said_once_wherever_the_session_was_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_out_is_not_said_wherever_the_session_was_cut_off() {
+async fn cleared_messages_do_not_return_after_any_cut() {
     let (kept, world) = (TestJournal::new(), Fixture::new([answers("one")]));
     let session = kept.begin(world.setup()).await;
     session.enqueue(Steering, Message::user("a")).await.unwrap();
@@ -170,7 +170,7 @@ async fn what_was_taken_out_is_not_said_wherever_the_session_was_cut_off() {
 }
 
 #[test]
-fn nothing_is_gone_on_with_after_something_was_said() {
+fn delivered_message_ends_pending_continuation() {
     let prompt = Entry::Prompt {
         turn_id: "t".to_owned(),
         message: Some(Message::user("hi")),

@@ -110,7 +110,7 @@ async fn resume_from(prefix: &[StoredEntry]) -> (Arc<Session>, TestJournal, Vec<
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_full_of_remedies_that_is_cut_off_after_any_entry_comes_to_a_good_end() {
+async fn turn_with_remedies_completes_after_cut_at_any_entry() {
     let stored = whole_turn().await;
     let all = entries(&stored);
     for kind in ["switched", "compacted", "noticed", "wait_scheduled"] {

@@ -88,7 +88,7 @@ fn summariser(world: &Fixture, calls: Vec<Call>) -> Arc<Scripted> {
 // --- A compaction that does not help ---
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_upload_of_little_is_tried_again_like_any_timeout() {
+async fn slow_upload_of_small_request_is_retried_as_timeout() {
     let slow = || Failure::http("scripted", 408, "Timed out reading request body", START);
     let world = Fixture::new([fails(slow()), answers("Hello")]);
     let summaries = summariser(&world, vec![answers("never")]);
@@ -123,7 +123,7 @@ fn long(world: &Fixture, compaction: Arc<Compaction>) -> Setup {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_summary_has_cost_is_not_spent_again_on_the_call_after_it() {
+async fn summary_cost_over_limit_prevents_the_next_call() {
     let world = Fixture::new([answers(&"word ".repeat(15_000)), answers("Hello")]);
     let summaries = summariser(&world, vec![answers_for("All of it, in short.", 500)]);
     let compaction = compaction(&world, Arc::clone(&summaries), price(1));
@@ -144,7 +144,7 @@ async fn what_a_summary_has_cost_is_not_spent_again_on_the_call_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ceiling_counts_for_what_was_spent_before_a_summary() {
+async fn cost_before_compaction_counts_toward_cost_limit() {
     let wanted: Call = vec![
         text(&"word ".repeat(5000)),
         tool_call_delta("c1", "read"),
@@ -212,13 +212,13 @@ async fn resumed_after_a_switch(prices: [u64; 2]) -> Vec<Cost> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_paid_stays_what_it_was_after_a_restart_whichever_model_was_asked() {
+async fn restart_prices_usage_by_the_model_that_produced_it() {
     assert_eq!(resumed_after_a_switch([100, 1]).await, [Cost(150); 2]);
     assert_eq!(resumed_after_a_switch([1, 100]).await, [Cost(15_000); 2]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_model_used_that_is_gone_from_the_list_is_not_for_nothing() {
+async fn usage_of_removed_model_is_charged_at_known_price() {
     let kept = TestJournal::new();
     let step: Call = vec![
         tool_call_delta("c1", "read"),
@@ -259,7 +259,7 @@ fn impatient() -> Rules {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_may_come_back_is_not_forgotten_by_a_restart() {
+async fn restart_remembers_model_that_may_recover() {
     let kept = TestJournal::new();
     let routes = Routes::new([
         ("one", vec![fails(overloaded()), answers("Hello")]),
@@ -285,7 +285,7 @@ async fn a_model_that_may_come_back_is_not_forgotten_by_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_the_model_that_was_gone_back_to_is_for_what_it_was_left_for() {
+async fn wait_for_recovering_model_keeps_its_cause_after_restart() {
     let kept = TestJournal::new();
     let routes = Routes::new([
         ("one", vec![fails(overloaded()), answers("Hello")]),
@@ -313,7 +313,7 @@ async fn a_wait_for_the_model_that_was_gone_back_to_is_for_what_it_was_left_for(
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_model_that_was_gone_back_to_is_the_one_that_is_asked_after_a_restart() {
+async fn restart_calls_the_model_that_was_waited_for() {
     let kept = TestJournal::new();
     let routes = Routes::new([
         ("one", vec![fails(refused_key())]),
@@ -336,7 +336,7 @@ async fn the_model_that_was_gone_back_to_is_the_one_that_is_asked_after_a_restar
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_back_once_is_not_taken_back_again_on_the_way_back() {
+async fn output_is_retracted_once_when_returning_to_model() {
     let mut broken = vec![text("Hel")];
     broken.push(Err(Box::new(Failure {
         phase: outlast_kernel::failure::Phase::AfterContent,
@@ -368,7 +368,7 @@ async fn what_was_taken_back_once_is_not_taken_back_again_on_the_way_back() {
 // --- Corrections ---
 
 #[tokio::test(start_paused = true)]
-async fn what_a_model_is_told_is_not_taken_for_the_users_prompt() {
+async fn compaction_does_not_mistake_correction_for_prompt() {
     let announced: Call = vec![text("Now I'll run the tests:"), stop(StopReason::EndTurn)].into();
     let wanted: Call = vec![
         text(&"word ".repeat(5000)),
@@ -398,7 +398,7 @@ async fn what_a_model_is_told_is_not_taken_for_the_users_prompt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_a_model_was_told_something_is_said_when_it_is_written_down() {
+async fn correction_is_announced_after_it_is_recorded() {
     let kept = Arc::new(TestJournal::new());
     let empty: Call = vec![stop(StopReason::EndTurn)].into();
     let world = Fixture::new([empty, answers("Hello")]);
@@ -420,7 +420,7 @@ async fn that_a_model_was_told_something_is_said_when_it_is_written_down() {
 // --- A session that belongs to another process ---
 
 #[tokio::test(start_paused = true)]
-async fn who_lost_a_session_asks_no_other_model_and_says_nothing_of_one() {
+async fn lost_session_does_not_switch_models() {
     let kept = Arc::new(TestJournal::new());
     let routes = Routes::new([
         ("one", vec![fails(overloaded()), calls(&[("c1", "read")])]),
@@ -470,7 +470,7 @@ impl Provider for FailingResume {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rest_that_never_comes_is_asked_for_in_words() {
+async fn failed_stream_resume_falls_back_to_continuation_prompt() {
     let place = StreamCursor {
         response: "r1".to_owned(),
         after: 3,

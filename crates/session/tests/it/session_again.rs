@@ -16,7 +16,7 @@ use outlast_session::Setup;
 // --- Stopped by a person ---
 
 #[tokio::test(start_paused = true)]
-async fn half_a_thought_that_was_stopped_is_not_sent_again() {
+async fn aborted_reasoning_is_not_sent_again() {
     let begun = vec![thinks("First I "), thought("First I "), thinks("think.")];
     let world = Fixture::new([hangs(begun), answers("Hello")]);
     let kept = TestJournal::new();
@@ -41,7 +41,7 @@ async fn half_a_thought_that_was_stopped_is_not_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_were_stopped_before_they_began_are_told_as_not_run() {
+async fn tool_calls_aborted_before_start_are_reported_not_run() {
     let world = Fixture::new([calls(&[("c1", "send"), ("c2", "read")]), answers("Hello")]);
     let session = world.session();
     let _heard = Listener::with(&session, |session, body| {
@@ -69,7 +69,7 @@ async fn calls_that_were_stopped_before_they_began_are_told_as_not_run() {
 // --- Given up, and retried by hand ---
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_broke_off_in_its_calls_can_be_tried_again_also_by_the_next_process() {
+async fn cut_completion_can_be_retried_by_the_next_process() {
     let begun: [Vec<Item>; 2] = [
         vec![text("I send.")],
         vec![text("I send."), tool_call_delta("c1", "send")],
@@ -106,7 +106,7 @@ async fn an_answer_that_broke_off_in_its_calls_can_be_tried_again_also_by_the_ne
 // --- Completions that can never be read ---
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_can_never_be_read_is_asked_for_three_more_times_and_its_call_never_runs() {
+async fn malformed_completion_is_corrected_three_times_at_most() {
     let message = "the arguments of a call are blanks without end";
     let failure = Failure::emitted("scripted", message, START)
         .with_verdict(Verdict::new(Cause::MalformedOutput, Scope::Request));

@@ -140,7 +140,7 @@ fn assert_goes_on_smaller(routes: &Routes) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_whose_window_fills_in_a_loop_of_tools_goes_on_with_the_steps_that_are_left() {
+async fn tool_loop_continues_after_threshold_compaction() {
     let (routes, pages) = reader();
     let session = Arc::new(Session::in_memory(reading(&routes, &pages)));
     let heard = Listener::new(&session);
@@ -160,7 +160,7 @@ async fn an_agent_whose_window_fills_in_a_loop_of_tools_goes_on_with_the_steps_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_dies_after_its_conversation_was_made_smaller_goes_on_from_there() {
+async fn resume_after_death_uses_compacted_conversation() {
     let (routes, pages) = reader();
     let kept = TestJournal::new();
     let session = kept.begin(reading(&routes, &pages)).await;
@@ -190,7 +190,7 @@ async fn an_agent_that_dies_after_its_conversation_was_made_smaller_goes_on_from
 // --- By billed usage ---
 
 #[tokio::test(start_paused = true)]
-async fn what_was_billed_makes_it_due_and_what_was_billed_before_it_does_not() {
+async fn billed_usage_triggers_only_one_compaction() {
     let step = vec![
         tool_call_delta("c1", "read"),
         usage_delta(9000, 10),
@@ -228,7 +228,7 @@ async fn long_session(setup: Setup) -> Arc<Session> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_while_it_is_made_smaller_waits_and_is_not_lost() {
+async fn prompt_during_compaction_waits_and_is_sent() {
     let routes = scripted("ok:agent,times=always", "drip:1000,of=agent,times=always");
     let session = long_session(compacting(&routes)).await;
     let before = token_estimate::messages_tokens(&session.messages());
@@ -251,7 +251,7 @@ async fn what_is_asked_while_it_is_made_smaller_waits_and_is_not_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_not_made_smaller_by_hand_under_a_turn_which_goes_on() {
+async fn manual_compaction_is_refused_during_a_turn() {
     let script = vec![calls(&[("c1", "slow")]), answers("Hello")];
     let routes = Routes::new([("model", script)]);
     let session = Arc::new(Session::in_memory(compacting(&routes)));
@@ -268,7 +268,7 @@ async fn it_is_not_made_smaller_by_hand_under_a_turn_which_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_summary_by_hand_is_tried_again_when_it_fails() {
+async fn manual_compaction_retries_failed_summary() {
     let routes = scripted(
         "ok:agent,times=always",
         "overloaded:2+ok:agent,times=always",

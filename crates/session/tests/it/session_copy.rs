@@ -52,7 +52,7 @@ fn world() -> Fixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_can_be_copied_up_to_any_prompt_and_nowhere_else() {
+async fn session_forks_only_at_prompt_boundaries() {
     let (kept, world) = (TestJournal::new(), world());
     for session in [kept.begin(world.setup()).await, world.session()] {
         let (is_kept, world) = (session.is_persistent(), self::world());
@@ -100,7 +100,7 @@ async fn a_session_can_be_copied_up_to_any_prompt_and_nowhere_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_goes_on_by_itself_and_is_there_after_a_restart() {
+async fn forked_session_runs_independently_and_survives_restart() {
     let (kept, world) = (TestJournal::new(), world());
     let session = kept.begin(world.setup()).await;
     two_turns(&session).await;
@@ -122,7 +122,7 @@ async fn a_copy_goes_on_by_itself_and_is_there_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_has_what_could_not_be_written_down_yet() {
+async fn fork_includes_entries_not_yet_recorded() {
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([answers("one"), answers("two")]),
@@ -149,7 +149,7 @@ async fn a_copy_has_what_could_not_be_written_down_yet() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_whose_turn_runs_can_be_copied_up_to_that() {
+async fn unfinished_turn_can_be_forked_only_up_to_its_prompt() {
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([answers("one"), hangs(vec![text("t")])]),
@@ -176,7 +176,7 @@ async fn a_session_whose_turn_runs_can_be_copied_up_to_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_in_memory_can_be_copied_into_a_journal_and_out_of_it() {
+async fn session_forks_between_memory_and_journal() {
     let (kept, world) = (TestJournal::new(), world());
     let session = world.session();
     two_turns(&session).await;
@@ -223,7 +223,7 @@ async fn a_session_can_be_renamed() {
 // --- Setup ---
 
 #[tokio::test(start_paused = true)]
-async fn another_setup_counts_from_the_next_turn_on() {
+async fn changed_setup_applies_from_the_next_turn() {
     let old = Fixture::new([
         fails(overloaded()),
         calls(&[("c1", "read")]),
@@ -267,7 +267,7 @@ async fn another_setup_counts_from_the_next_turn_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conversation_is_made_smaller_by_hand_only_when_that_is_switched_off() {
+async fn disabling_auto_compaction_leaves_manual_compaction() {
     const WINDOW: u64 = 10_000;
     for enabled in [true, false] {
         let routes = scripted("ok:long+ok:agent,times=always", "ok:agent,times=always");
@@ -300,7 +300,7 @@ async fn a_conversation_is_made_smaller_by_hand_only_when_that_is_switched_off()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_overflow_ends_the_turn_when_compaction_is_switched_off_in_the_middle_of_it() {
+async fn overflow_fails_turn_if_compaction_is_disabled_midway() {
     let long = "The first half of the work is done. ".repeat(400);
     for enabled in [true, false] {
         let script = "ok:agent,times=2+window:6000,of=agent";
@@ -330,7 +330,7 @@ async fn an_overflow_ends_the_turn_when_compaction_is_switched_off_in_the_middle
 // --- Closing ---
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_was_closed_is_asked_nothing_more() {
+async fn closed_session_rejects_all_operations() {
     let (kept, world) = (TestJournal::new(), Fixture::new([answers("one")]));
     for session in [kept.begin(world.setup()).await, world.session()] {
         session.prompt("hi".into()).await.unwrap();
@@ -359,7 +359,7 @@ async fn a_session_that_was_closed_is_asked_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_in_which_nothing_happened_is_gone_when_it_is_closed() {
+async fn closing_an_empty_session_deletes_it() {
     let (kept, world) = (TestJournal::new(), Fixture::new([answers("one")]));
     let (empty, used) = (
         kept.begin(world.setup()).await,
@@ -376,7 +376,7 @@ async fn a_session_in_which_nothing_happened_is_gone_when_it_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_whose_turn_runs_is_not_closed() {
+async fn close_is_refused_while_a_turn_runs() {
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([fails(overloaded()), answers("one")]),
@@ -394,7 +394,7 @@ async fn a_session_whose_turn_runs_is_not_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_cannot_be_written_to_its_end_can_be_closed_later() {
+async fn close_can_be_repeated_after_a_write_failure() {
     let (kept, world) = (TestJournal::new(), Fixture::new([answers("one")]));
     let session = kept.begin(world.setup()).await;
     let aside = kept.path().with_extension("aside");

@@ -170,7 +170,7 @@ async fn assert_all_comes_once(cuts: &[Cut], mode: AfterContent, by: ContinueBy)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_answer_is_taken_back_wherever_it_is_cut() {
+async fn broken_completion_is_retracted_wherever_it_is_cut() {
     for cut in cuts(FIRST) {
         for again in cuts(FIRST) {
             assert_all_comes_once(&[cut, again], AfterContent::Retract, ContinueBy::Prompt).await;
@@ -179,7 +179,7 @@ async fn a_broken_answer_is_taken_back_wherever_it_is_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_answer_is_gone_on_with_wherever_it_is_cut() {
+async fn broken_completion_is_continued_wherever_it_is_cut() {
     for by in ContinueBy::ALL {
         for cut in cuts(FIRST) {
             for again in cuts(MAX_PIECES) {
@@ -190,7 +190,7 @@ async fn a_broken_answer_is_gone_on_with_wherever_it_is_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_answer_ends_the_turn_wherever_it_is_cut() {
+async fn broken_completion_ends_turn_wherever_it_is_cut() {
     for cut in cuts(FIRST).filter(|(place, _)| *place > 0) {
         let (setup, world) = setup(&[cut], AfterContent::Fail, ContinueBy::Prompt);
         let session = Arc::new(Session::in_memory(setup));
@@ -218,7 +218,7 @@ async fn a_broken_answer_ends_the_turn_wherever_it_is_cut() {
 
 /// Checks that the places cover every piece.
 #[test]
-fn the_places_are_those_of_the_answer() {
+fn cut_positions_cover_the_completion() {
     let whole = DeterministicModel::answer(&[Message::user("hi")]);
     assert_eq!(whole.len(), FIRST);
     let letters = TEXT.concat().len();

@@ -50,7 +50,7 @@ async fn prompt(routes: &Routes, setup: Setup) -> (TurnStatus, Vec<Switch>) {
 // --- Overload ---
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_fails_by_itself_has_two_retries_before_another_is_asked() {
+async fn failing_model_gets_two_retries_before_fallback() {
     let lost = |io| Failure::thrown("one", "the connection was lost", START).with_io(io);
     let failures = [
         (overloaded(), Cause::Overloaded),
@@ -70,7 +70,7 @@ async fn a_model_that_fails_by_itself_has_two_retries_before_another_is_asked() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_many_retries_an_overloaded_model_has_first_is_a_setting() {
+async fn retries_before_fallback_are_configurable() {
     for (overload_retries, expected) in [(0, 1), (1, 2), (3, 4), (9, 4)] {
         let routes = against(&overloaded());
         let setup = Setup {
@@ -87,7 +87,7 @@ async fn how_many_retries_an_overloaded_model_has_first_is_a_setting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_overloaded_model_that_asks_for_too_long_a_wait_is_left_at_once_and_for_as_long() {
+async fn long_retry_after_switches_at_once_and_sets_cooldown() {
     let failure = overloaded().with_headers([("retry-after", "3600")]);
     let routes = against(&failure);
     let (_, said) = prompt(&routes, routes.setup()).await;
@@ -98,7 +98,7 @@ async fn an_overloaded_model_that_asks_for_too_long_a_wait_is_left_at_once_and_f
 // --- A plan's window ---
 
 #[tokio::test(start_paused = true)]
-async fn a_plans_window_is_waited_for_when_it_ends_soon_and_not_when_it_does_not() {
+async fn short_usage_limit_is_waited_for_and_long_one_switches() {
     let limit = |rest: &str| http(429, &format!("You have hit your usage limit. {rest}"));
     let in_two_hours = limit("Try again in 2 hours.");
     let routes = against(&in_two_hours);
@@ -118,7 +118,7 @@ async fn a_plans_window_is_waited_for_when_it_ends_soon_and_not_when_it_does_not
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_soon_is_a_setting_and_a_window_without_an_end_is_not() {
+async fn usage_limit_beyond_max_wait_or_unknown_switches_model() {
     let failures = [
         ("You have hit your usage limit.", 300),
         (
@@ -148,7 +148,7 @@ async fn what_is_soon_is_a_setting_and_a_window_without_an_end_is_not() {
 // --- Hard errors ---
 
 #[tokio::test(start_paused = true)]
-async fn a_hard_error_is_followed_by_another_model_at_once_and_no_retry_is_said() {
+async fn hard_error_switches_model_at_once_without_retry_event() {
     let failures = [
         (http(401, "invalid x-api-key"), Cause::Auth, Some(300)),
         (http(403, "not allowed"), Cause::Permission, Some(300)),
@@ -180,7 +180,7 @@ fn code_of(cause: Cause) -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_one_model_did_not_take_is_not_sent_to_it_again_in_this_turn() {
+async fn model_that_rejects_request_is_skipped_for_the_turn() {
     let routes = Routes::new([
         (
             "one",
@@ -198,7 +198,7 @@ async fn a_request_that_one_model_did_not_take_is_not_sent_to_it_again_in_this_t
 // --- Refusals ---
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_refuses_is_left_at_once_and_for_the_rest_of_the_session() {
+async fn refusing_model_is_skipped_for_rest_of_session() {
     let refusals = [
         refuses(),
         fails(http(400, "Output blocked by content filtering policy")),
@@ -221,7 +221,7 @@ async fn a_model_that_refuses_is_left_at_once_and_for_the_rest_of_the_session() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_all_models_refuse_ends_with_one_error() {
+async fn refusal_by_all_models_ends_with_one_error() {
     let scripts = [("one", vec![refuses()]), ("two", vec![refuses()])];
     let routes = Routes::new(scripts);
     let session = routes.session();
@@ -235,7 +235,7 @@ async fn what_all_models_refuse_ends_with_one_error() {
 // --- Overflow ---
 
 #[tokio::test(start_paused = true)]
-async fn a_conversation_that_does_not_fit_goes_to_a_model_that_is_known_to_hold_more() {
+async fn overflow_switches_only_to_a_larger_known_window() {
     let table = [
         (Some(200_000), Some(1_000_000), true),
         (None, Some(1_000_000), true),
@@ -258,7 +258,7 @@ async fn a_conversation_that_does_not_fit_goes_to_a_model_that_is_known_to_hold_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_holds_no_more_does_not_hide_one_that_does() {
+async fn overflow_skips_fallback_without_larger_window() {
     for between in [None, Some(200_000), Some(8_192)] {
         let routes = Routes::new([
             ("one", vec![fails(overflow())]),
@@ -274,7 +274,7 @@ async fn a_model_that_holds_no_more_does_not_hide_one_that_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conversation_that_did_not_fit_is_not_sent_there_again_however_long_answers_may_be() {
+async fn overflowed_model_is_not_called_again_at_any_max_tokens() {
     for (here, there) in [
         (None, None),
         (Some(64_000), Some(100)),
@@ -297,7 +297,7 @@ async fn a_conversation_that_did_not_fit_is_not_sent_there_again_however_long_an
 // --- Conditions and models that are ruled out ---
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_that_is_not_listed_leaves_no_model() {
+async fn unlisted_condition_does_not_switch_model() {
     let table = [
         (overloaded(), Condition::Overload, 4),
         (http(401, "invalid x-api-key"), Condition::HardError, 1),
@@ -331,7 +331,7 @@ async fn a_condition_that_is_not_listed_leaves_no_model() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_policy_switches_nothing_the_same_model_still_has_its_retries() {
+async fn policy_without_fallback_retries_the_same_model() {
     for (policy, expected) in [("none", 1), ("conservative", 2)] {
         let routes = against(&overloaded());
         let (seal, said) = prompt(&routes, routes.setup_by(policy)).await;
@@ -348,7 +348,7 @@ async fn where_the_policy_switches_nothing_the_same_model_still_has_its_retries(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_is_the_same_model_at_the_same_provider_is_none() {
+async fn fallback_identical_to_current_model_is_ignored() {
     let routes = against(&overloaded());
     let same = routes.list[0].clone();
     let mut alone = routes.setup();
@@ -365,7 +365,7 @@ async fn an_entry_that_is_the_same_model_at_the_same_provider_is_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_model_at_another_provider_is_another() {
+async fn same_model_at_another_provider_is_a_fallback() {
     let mut routes = against(&http(401, "invalid x-api-key"));
     routes.list[1].model = "one".to_owned();
     let kept = TestJournal::new();
@@ -377,7 +377,7 @@ async fn the_same_model_at_another_provider_is_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_the_conversation_and_its_answer_do_not_fit_is_passed_over() {
+async fn fallback_with_too_small_window_is_skipped() {
     let long = "word ".repeat(8_000);
     for (window, expected) in [(8_192, "two"), (12_000, "two"), (32_000, "small")] {
         let routes = Routes::new([
@@ -394,7 +394,7 @@ async fn a_model_that_the_conversation_and_its_answer_do_not_fit_is_passed_over(
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_model_is_asked_with_its_own_name_and_its_own_limit_of_an_answer() {
+async fn each_model_gets_its_own_name_and_max_tokens() {
     let mut routes = against(&http(401, "invalid x-api-key"));
     routes.list[0].max_tokens = Some(100);
     routes.list[1].max_tokens = Some(77);

@@ -47,7 +47,7 @@ fn is_wait_number(number: u32) -> impl Fn(&Body) -> bool {
 // --- One process ---
 
 #[tokio::test(start_paused = true)]
-async fn a_model_is_asked_again_with_the_first_call_after_its_time_and_not_before() {
+async fn model_is_called_again_on_first_call_after_cooldown() {
     let routes = once(refused_key());
     let session = routes.session();
     let heard = Listener::new(&session);
@@ -69,7 +69,7 @@ async fn a_model_is_asked_again_with_the_first_call_after_its_time_and_not_befor
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_way_back_is_not_taken_to_a_model_that_the_conversation_does_not_fit() {
+async fn no_return_to_model_too_small_for_conversation() {
     let long = "word ".repeat(8_000);
     for (window, last) in [(10_000, "two"), (20_000, "one")] {
         let routes = Routes::new([
@@ -85,7 +85,7 @@ async fn the_way_back_is_not_taken_to_a_model_that_the_conversation_does_not_fit
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_long_it_is_left_is_a_setting_and_never_nothing() {
+async fn cooldown_is_configurable_and_at_least_one_second() {
     for (cooldown, until) in [(0, 1), (60, 60), (3600, 3600)] {
         let routes = Routes::new([
             ("one", vec![fails(refused_key())]),
@@ -107,7 +107,7 @@ async fn how_long_it_is_left_is_a_setting_and_never_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_way_back_is_taken_in_the_middle_of_a_turn() {
+async fn model_returns_after_cooldown_within_a_turn() {
     let routes = Routes::new([
         ("one", vec![fails(refused_key()), answers("done")]),
         (
@@ -126,7 +126,7 @@ async fn the_way_back_is_taken_in_the_middle_of_a_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_way_back_is_taken_in_the_middle_of_a_chain_of_retries() {
+async fn model_returns_after_cooldown_within_a_retry_chain() {
     let routes = Routes::new([
         ("one", vec![fails(refused_key()), answers("done")]),
         ("two", vec![fails(overloaded())]),
@@ -144,7 +144,7 @@ async fn the_way_back_is_taken_in_the_middle_of_a_chain_of_retries() {
 // --- Another process ---
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_against_a_model_outlives_the_process() {
+async fn model_cooldown_and_refusal_survive_restart() {
     let refusal = Failure::http(
         "one",
         400,
@@ -167,7 +167,7 @@ async fn what_is_held_against_a_model_outlives_the_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_explicit_choice_clears_it_for_good() {
+async fn explicit_model_choice_clears_its_exclusion() {
     let refusal: Call = vec![stop(StopReason::Refusal)].into();
     for failing in [fails(refused_key()), refusal] {
         let kept = TestJournal::new();
@@ -190,7 +190,7 @@ async fn an_explicit_choice_clears_it_for_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_explicit_choice_that_fails_leaves_the_model_anew() {
+async fn failed_explicit_choice_starts_a_new_cooldown() {
     let routes = Routes::new([
         ("one", vec![fails(refused_key())]),
         ("two", vec![answers("two")]),
@@ -211,7 +211,7 @@ async fn an_explicit_choice_that_fails_leaves_the_model_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_is_written_down_before_it_is_said() {
+async fn model_switch_is_recorded_before_it_is_announced() {
     let kept = Arc::new(TestJournal::new());
     let mut routes = Routes::new([("one", vec![fails(refused_key()), answers("one")])]);
     let two = Fixture::by(Arc::clone(&routes.world.clock), [answers("two")]).provider;
@@ -244,7 +244,7 @@ async fn a_change_is_written_down_before_it_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_a_fallback_is_carried_on_with_the_retries_that_it_has_left() {
+async fn resumed_fallback_wait_keeps_remaining_retries() {
     let kept = TestJournal::new();
     let routes = Routes::new([
         ("one", vec![fails(refused_key())]),
@@ -276,7 +276,7 @@ async fn a_wait_for_a_fallback_is_carried_on_with_the_retries_that_it_has_left()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fallback_that_an_earlier_step_chose_has_no_more_retries_after_a_restart() {
+async fn restart_adds_no_retries_to_fallback_of_earlier_step() {
     let kept = TestJournal::new();
     let routes = Routes::new([
         ("one", vec![fails(refused_key())]),
@@ -298,7 +298,7 @@ async fn a_fallback_that_an_earlier_step_chose_has_no_more_retries_after_a_resta
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fallback_that_an_earlier_chain_asked_has_all_retries_after_a_restart() {
+async fn restart_gives_fallback_of_earlier_chain_all_retries() {
     let kept = TestJournal::new();
     let routes = Routes::new([
         ("one", vec![fails(refused_key()), fails(overloaded())]),
@@ -320,7 +320,7 @@ async fn a_fallback_that_an_earlier_chain_asked_has_all_retries_after_a_restart(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_part_that_is_kept_is_not_gone_on_with_by_a_model_that_was_left() {
+async fn partial_completion_is_not_continued_by_abandoned_model() {
     let broken = || vec![text("He"), Err(Box::new(overloaded()))].into();
     let kept = TestJournal::new();
     let routes = Routes::new([

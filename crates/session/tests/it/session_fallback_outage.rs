@@ -57,7 +57,7 @@ async fn work_through(routes: &Routes) -> (Listener, Arc<Session>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_of_hours_is_survived_without_asking_a_model_before_its_time() {
+async fn long_outage_calls_no_model_before_its_cooldown_ends() {
     // A call takes a while, so that none is made at the moment at which its model is left.
     for takes in [1, 7, 100] {
         let routes = outage(takes);
@@ -127,7 +127,7 @@ async fn one_is_down_and_the_other_has_no_key(down_first: bool) -> (Routes, Turn
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_can_never_succeed_does_not_end_the_wait_for_one_that_may_come_back() {
+async fn refused_model_does_not_end_wait_for_recovering_model() {
     for down_first in [true, false] {
         let (routes, seal) = one_is_down_and_the_other_has_no_key(down_first).await;
         assert_eq!(seal, TurnStatus::Completed, "{:?}", routes.request_times());

@@ -36,7 +36,7 @@ fn numbers(heard: &Listener) -> Vec<(u32, Option<u32>, u64)> {
 // --- Numbers ---
 
 #[tokio::test(start_paused = true)]
-async fn a_new_model_has_its_own_retries_and_the_numbers_go_on() {
+async fn fallback_has_its_own_retries_and_numbering_continues() {
     let routes = Routes::new([
         ("one", vec![fails(overloaded())]),
         ("two", vec![fails(overloaded())]),
@@ -71,7 +71,7 @@ async fn a_new_model_has_its_own_retries_and_the_numbers_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fallback_that_answers_ends_the_chain_well_and_once() {
+async fn successful_fallback_ends_retry_chain_once() {
     let routes = Routes::new([
         ("one", vec![fails(overloaded())]),
         ("two", vec![fails(overloaded()), answers("Hello")]),
@@ -87,7 +87,7 @@ async fn a_fallback_that_answers_ends_the_chain_well_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hard_errors_of_all_models_end_with_the_last_ones_error_and_no_word_of_retries() {
+async fn hard_errors_of_all_models_report_only_the_last() {
     let failing = |name: &'static str, message: &str| {
         (name, vec![fails(Failure::http(name, 401, message, START))])
     };
@@ -108,7 +108,7 @@ async fn hard_errors_of_all_models_end_with_the_last_ones_error_and_no_word_of_r
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_an_earlier_chain_asked_has_all_retries_in_the_next_one() {
+async fn fallback_of_earlier_chain_has_all_retries_in_next_one() {
     let routes = Routes::new([
         ("one", vec![fails(refused_key()), fails(overloaded())]),
         ("two", vec![calls(&[("c1", "slow")]), fails(overloaded())]),
@@ -133,7 +133,7 @@ async fn a_model_that_an_earlier_chain_asked_has_all_retries_in_the_next_one() {
 // --- The model of a completion ---
 
 /// Returns the models that the events and the journal name for each completion.
-async fn who_answered(kept: &TestJournal, session: &Session, heard: &Listener) -> [Vec<String>; 2] {
+async fn answering_models(kept: &TestJournal, session: &Session, heard: &Listener) -> [Vec<String>; 2] {
     let step = |body: Body| match body {
         Body::StepComplete { model, .. } => Some(model),
         _ => None,
@@ -148,7 +148,7 @@ async fn who_answered(kept: &TestJournal, session: &Session, heard: &Listener) -
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_answer_names_the_model_that_gave_it() {
+async fn every_completion_names_its_model() {
     let kept = TestJournal::new();
     let routes = Routes::new([
         (
@@ -167,13 +167,13 @@ async fn every_answer_names_the_model_that_gave_it() {
     let heard = Listener::new(&session);
     session.prompt("hi".into()).await.unwrap();
     assert_eq!(routes.names(), ["one", "one", "two", "three", "one"]);
-    let [said, written] = who_answered(&kept, &session, &heard).await;
+    let [said, written] = answering_models(&kept, &session, &heard).await;
     assert_eq!(said, ["one", "three", "one"]);
     assert_eq!(written, said);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_begins_with_a_fallback_says_until_when() {
+async fn turn_starting_on_fallback_announces_cooldown_end() {
     let routes = Routes::new([
         ("one", vec![fails(refused_key())]),
         ("two", vec![answers("Hello")]),
@@ -207,7 +207,7 @@ fn after_a_word() -> [(Vec<Call>, Cause); 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_handed_on_is_not_said_again_by_another_model() {
+async fn fallback_is_not_called_after_content_was_delivered() {
     for (script, cause) in after_a_word() {
         let routes = Routes::new([("one", script), ("two", vec![answers("Hello")])]);
         let setup = Setup {
@@ -225,7 +225,7 @@ async fn what_was_handed_on_is_not_said_again_by_another_model() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_handed_on_is_retracted_before_another_model_is_asked() {
+async fn delivered_content_is_retracted_before_fallback() {
     for (script, cause) in after_a_word() {
         let routes = Routes::new([("one", script), ("two", vec![answers("Hello")])]);
         let setup = Setup {
@@ -260,7 +260,7 @@ async fn what_was_handed_on_is_retracted_before_another_model_is_asked() {
 // --- Reasoning signatures ---
 
 #[tokio::test(start_paused = true)]
-async fn the_proof_of_a_models_reasoning_is_sent_to_no_other_model() {
+async fn reasoning_signature_is_sent_only_to_its_model() {
     let signature = "signed by two".to_owned();
     let reasoned = Reasoning {
         text: "hm".to_owned(),

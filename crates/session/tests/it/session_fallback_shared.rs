@@ -95,7 +95,7 @@ fn credential_failures() -> Vec<Failure> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_account_is_asked_before_another_model() {
+async fn account_switch_precedes_model_switch() {
     for failure in credential_failures() {
         let what = failure.message.clone();
         let (routes, knowledge) = with_accounts(vec![("first", failure)]);
@@ -110,7 +110,7 @@ async fn another_account_is_asked_before_another_model() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_model_is_asked_when_no_account_is_left() {
+async fn model_switches_when_no_account_is_left() {
     for failure in credential_failures() {
         let what = failure.message.clone();
         let refused = vec![("first", failure.clone()), ("second", failure)];
@@ -123,7 +123,7 @@ async fn another_model_is_asked_when_no_account_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fault_of_the_model_itself_does_not_go_through_the_accounts() {
+async fn model_failure_does_not_try_other_accounts() {
     let missing = Failure::http("one", 404, "model: one", START).with_code("model_not_found");
     let refused = vec![("first", missing.clone()), ("second", missing)];
     let (routes, knowledge) = with_accounts(refused);
@@ -183,7 +183,7 @@ impl HeldGate {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_held_for_ten_seconds_goes_to_another_model() {
+async fn call_held_at_gate_for_ten_seconds_switches_model() {
     let late = HeldGate::new().await;
     let (session, heard) = late.session(Rules::default());
     let ended = session.prompt("hi".into()).await.unwrap();
@@ -199,7 +199,7 @@ async fn a_call_that_is_held_for_ten_seconds_goes_to_another_model() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_was_left_before_its_gate_is_left_by_the_next_turn_too() {
+async fn model_left_at_gate_is_skipped_by_the_next_turn() {
     let late = HeldGate::new().await;
     let (session, heard) = late.session(Rules::default());
     session.prompt("hi".into()).await.unwrap();
@@ -210,7 +210,7 @@ async fn a_model_that_was_left_before_its_gate_is_left_by_the_next_turn_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_held_for_as_long_as_it_takes_where_overload_is_no_reason_to_leave() {
+async fn call_stays_held_when_overload_does_not_switch_models() {
     let late = HeldGate::new().await;
     let rules = Rules {
         conditions: vec![Condition::HardError],

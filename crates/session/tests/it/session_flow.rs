@@ -15,7 +15,7 @@ use std::time::Duration;
 // --- Steps ---
 
 #[tokio::test(start_paused = true)]
-async fn each_step_is_asked_with_all_that_came_before() {
+async fn each_step_sends_the_full_conversation() {
     let world = Fixture::new([
         calls(&[("c1", "read"), ("c2", "send")]),
         calls(&[("c3", "write")]),
@@ -47,7 +47,7 @@ async fn each_step_is_asked_with_all_that_came_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_prompt_goes_on_from_the_conversation() {
+async fn next_prompt_includes_the_earlier_conversation() {
     let world = Fixture::new([calls(&[("c1", "read")]), answers("one"), answers("two")]);
     let session = world.session();
     session.prompt("first".into()).await.unwrap();
@@ -78,7 +78,7 @@ async fn usage_is_added_up_over_steps_and_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_schedule_starts_anew_with_each_step() {
+async fn retry_schedule_restarts_with_each_step() {
     let failing = || fails(overloaded());
     let world = Fixture::new([
         failing(),
@@ -103,7 +103,7 @@ async fn the_schedule_starts_anew_with_each_step() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_that_fails_for_good_keeps_the_steps_before_it() {
+async fn failed_step_keeps_earlier_steps() {
     let world = Fixture::new([calls(&[("c1", "send")]), fails(overloaded())]);
     let session = world.session();
     let ended = session.prompt("hi".into()).await.unwrap();
@@ -117,7 +117,7 @@ async fn a_step_that_fails_for_good_keeps_the_steps_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trying_a_failed_step_again_runs_no_tool_again() {
+async fn retrying_a_failed_step_runs_no_tool_again() {
     let world = Fixture::new([
         calls(&[("c1", "send")]),
         fails(overloaded()),
@@ -138,7 +138,7 @@ async fn trying_a_failed_step_again_runs_no_tool_again() {
 // --- Tools ---
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_not_admitted_gets_the_refusal_as_its_result() {
+async fn refused_tool_call_gets_refusal_as_result() {
     let world = Fixture::new([
         calls(&[("c1", "forbidden"), ("c2", "read")]),
         answers("done"),
@@ -164,7 +164,7 @@ async fn a_call_that_is_not_admitted_gets_the_refusal_as_its_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_tools_a_turn_ends_with_its_calls_answered_as_not_run() {
+async fn tool_calls_without_toolbox_are_reported_as_not_run() {
     let world = Fixture::new([calls(&[("c1", "read")]), answers("Hello")]);
     let setup = Setup {
         tools: None,
@@ -186,7 +186,7 @@ async fn without_tools_a_turn_ends_with_its_calls_answered_as_not_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_are_taken_as_they_are_may_be_cut_short_and_their_calls_are_not_run() {
+async fn uncorrected_truncated_completion_does_not_run_its_calls() {
     for reason in [StopReason::Length, StopReason::Refusal] {
         let cut = vec![text("Let me"), tool_call_delta("c1", "send"), stop(reason)];
         let world = Fixture::new([cut.into(), answers("Hello")]);
@@ -212,7 +212,7 @@ async fn answers_that_are_taken_as_they_are_may_be_cut_short_and_their_calls_are
 // --- Aborting ---
 
 #[tokio::test(start_paused = true)]
-async fn an_abort_during_a_tool_ends_within_a_quarter_of_a_second() {
+async fn abort_during_tool_ends_turn_within_250_ms() {
     let results = [
         ("slow", "c1! it was stopped", Duration::ZERO),
         (
@@ -243,7 +243,7 @@ async fn an_abort_during_a_tool_ends_within_a_quarter_of_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_abort_during_a_tool_the_conversation_goes_on() {
+async fn conversation_continues_after_abort_during_tool() {
     let world = Fixture::new([calls(&[("c1", "slow")]), answers("Hello")]);
     let session = world.session();
     let _heard = Listener::with(&session, |session, body| {
@@ -261,7 +261,7 @@ async fn after_an_abort_during_a_tool_the_conversation_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_aborted_answer_is_kept_in_the_history() {
+async fn aborted_completion_is_kept_in_the_journal() {
     let world = Fixture::new([hangs(vec![text("Hel")])]);
     let kept = TestJournal::new();
     let session = kept.begin(world.setup()).await;
@@ -292,7 +292,7 @@ async fn an_aborted_answer_is_kept_in_the_history() {
 // --- Dropping ---
 
 #[tokio::test(start_paused = true)]
-async fn a_prompt_that_was_dropped_is_carried_on_by_the_same_session() {
+async fn dropped_prompt_is_resumed_by_the_same_session() {
     let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     let impatient = tokio::time::timeout(Duration::from_secs(1), session.prompt("hi".into()));
@@ -313,7 +313,7 @@ async fn a_prompt_that_was_dropped_is_carried_on_by_the_same_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_says_nothing_is_no_part_of_the_conversation() {
+async fn empty_completion_is_left_out_of_the_conversation() {
     let nothing = Call::from(vec![stop(StopReason::EndTurn)]);
     let world = Fixture::new([nothing, answers("Hello")]);
     let setup = Setup {
@@ -334,7 +334,7 @@ async fn an_answer_that_says_nothing_is_no_part_of_the_conversation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_prompt_that_was_dropped_in_its_wait_is_not_retrying() {
+async fn session_is_not_retrying_after_prompt_was_dropped() {
     let world = Fixture::new([fails(overloaded())]);
     let session = world.session();
     let waiting = Listener::with(&session, |session, body| {

@@ -121,7 +121,7 @@ fn kept_cases() -> Vec<InvalidCase> {
 // --- Corrections ---
 
 #[tokio::test(start_paused = true)]
-async fn the_model_is_told_what_was_wrong_and_asked_again_at_once() {
+async fn invalid_completion_is_corrected_at_once() {
     for InvalidCase {
         oddity,
         call,
@@ -156,7 +156,7 @@ async fn the_model_is_told_what_was_wrong_and_asked_again_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_answer_is_dropped_also_where_broken_answers_are_gone_on_with() {
+async fn invalid_completion_is_dropped_in_continue_mode() {
     for InvalidCase { oddity, call, .. } in dropped_cases() {
         let world = Fixture::new([call, answers("Hello")]);
         let setup = Setup {
@@ -180,7 +180,7 @@ async fn what_is_no_answer_is_dropped_also_where_broken_answers_are_gone_on_with
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_could_not_be_read_is_asked_for_again_with_what_was_wrong() {
+async fn unreadable_completion_is_corrected_with_its_error() {
     let message = "the arguments of a call are blanks without end";
     let failure = Failure::emitted("scripted", message, START)
         .with_verdict(Verdict::new(Cause::MalformedOutput, Scope::Request));
@@ -208,7 +208,7 @@ async fn an_answer_that_could_not_be_read_is_asked_for_again_with_what_was_wrong
 // --- Three times, and no more ---
 
 #[tokio::test(start_paused = true)]
-async fn after_three_in_a_row_a_clear_error_ends_the_turn_for_good() {
+async fn turn_fails_after_three_corrections_in_a_row() {
     let all = dropped_cases().into_iter().chain(kept_cases());
     for InvalidCase { oddity, call, .. } in
         all.filter(|odd| odd.oddity != InvalidCompletion::Announced)
@@ -238,7 +238,7 @@ async fn after_three_in_a_row_a_clear_error_ends_the_turn_for_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_billed_and_never_came_names_a_filter_or_a_proxy() {
+async fn billed_empty_completion_error_names_filter_or_proxy() {
     let world = Fixture::new([vec![usage_delta(10, 5), stop(StopReason::EndTurn)].into()]);
     let (_, heard, ended) = prompt(with_tools(&world)).await;
     let (cause, message, _) = error(&ended);
@@ -252,7 +252,7 @@ async fn what_was_billed_and_never_came_names_a_filter_or_a_proxy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_announcement_that_is_made_again_and_again_is_an_answer() {
+async fn announcement_is_accepted_after_three_corrections() {
     let world = Fixture::new([answers(ANNOUNCED)]);
     let (session, heard, ended) = prompt(with_tools(&world)).await;
     assert_eq!(
@@ -268,7 +268,7 @@ async fn an_announcement_that_is_made_again_and_again_is_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_good_step_in_between_starts_the_count_anew() {
+async fn valid_step_resets_correction_count() {
     let empty = || Call::from(vec![stop(StopReason::EndTurn)]);
     let world = Fixture::new([
         empty(),
@@ -285,7 +285,7 @@ async fn a_good_step_in_between_starts_the_count_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_in_between_does_not() {
+async fn provider_failure_does_not_reset_correction_count() {
     let empty = || Call::from(vec![stop(StopReason::EndTurn)]);
     let world = Fixture::new([
         empty(),
@@ -349,7 +349,7 @@ async fn without_retries_nothing_is_corrected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_that_are_switched_off_meanwhile_correct_nothing_more() {
+async fn disabling_retries_mid_turn_stops_corrections() {
     for InvalidCase { oddity, call, .. } in dropped_cases().into_iter().chain(kept_cases()) {
         let world = Fixture::new([calls(&[("c1", "read")]), call]);
         let session = Arc::new(Session::in_memory(with_tools(&world)));
@@ -365,7 +365,7 @@ async fn retries_that_are_switched_off_meanwhile_correct_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_answer_is_one_where_no_corrections_are_wanted() {
+async fn zero_max_corrections_accepts_every_completion() {
     for InvalidCase { oddity, call, .. } in dropped_cases().into_iter().chain(kept_cases()) {
         let world = Fixture::new([call, answers("Hello")]);
         let setup = Setup {
@@ -383,7 +383,7 @@ async fn every_answer_is_one_where_no_corrections_are_wanted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reasoning_that_was_heard_cannot_be_asked_for_again_where_nothing_is_taken_back() {
+async fn delivered_reasoning_is_not_corrected_in_fail_mode() {
     for stop_reason in [StopReason::EndTurn, StopReason::Length] {
         let world = Fixture::new([vec![thinks("Hm."), stop(stop_reason)].into()]);
         let (session, heard, ended) = prompt(after_content(&world, AfterContent::Fail)).await;
@@ -399,7 +399,7 @@ async fn reasoning_that_was_heard_cannot_be_asked_for_again_where_nothing_is_tak
 // --- After a restart ---
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_was_dropped_does_not_come_back_with_the_next_process() {
+async fn dropped_completion_does_not_return_after_restart() {
     for InvalidCase {
         oddity,
         call,
@@ -435,7 +435,7 @@ async fn an_answer_that_was_dropped_does_not_come_back_with_the_next_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_stays_is_never_left_without_what_the_model_is_told() {
+async fn kept_invalid_completion_resumes_with_its_correction() {
     for InvalidCase {
         oddity,
         call,

@@ -24,7 +24,7 @@ const NOT_RUN: &str = "it was not run: the answer reached its output limit befor
 // --- Refusals ---
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_an_error_and_is_never_sent_again() {
+async fn refusal_is_an_error_and_is_never_resent() {
     let refusal = || -> Call { vec![text("I can't."), stop(StopReason::Refusal)].into() };
     for after_content in [
         AfterContent::Fail,
@@ -52,7 +52,7 @@ async fn a_refusal_is_an_error_and_is_never_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_without_a_word_is_an_error_too() {
+async fn refusal_without_text_is_an_error() {
     let world = Fixture::new([vec![stop(StopReason::Refusal)].into()]);
     let (_, _, ended) = prompt(with_tools(&world)).await;
     let expected = (
@@ -65,7 +65,7 @@ async fn a_refusal_without_a_word_is_an_error_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_call_is_not_run() {
+async fn tool_call_in_refused_completion_is_not_run() {
     let refused = vec![tool_call_delta("c1", "send"), stop(StopReason::Refusal)];
     let world = Fixture::new([refused.into()]);
     let (session, _, ended) = prompt(with_tools(&world)).await;
@@ -79,7 +79,7 @@ async fn a_refused_call_is_not_run() {
 // --- The output limit ---
 
 #[tokio::test(start_paused = true)]
-async fn text_that_the_output_limit_cut_is_kept_with_a_warning() {
+async fn text_cut_by_output_limit_is_kept_with_warning() {
     let world = Fixture::new([vec![text("Once upon"), stop(StopReason::Length)].into()]);
     let (session, heard, ended) = prompt(with_tools(&world)).await;
     assert_eq!(
@@ -104,7 +104,7 @@ fn cut_calls() -> Call {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_the_output_limit_cut_are_not_run_and_the_model_is_told_to_split_them() {
+async fn calls_cut_by_output_limit_are_corrected_and_not_run() {
     let world = Fixture::new([cut_calls(), calls(&[("c3", "read")]), answers("Hello")]);
     let (session, heard, ended) = prompt(with_tools(&world)).await;
     assert_eq!(
@@ -125,7 +125,7 @@ async fn calls_that_the_output_limit_cut_are_not_run_and_the_model_is_told_to_sp
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_are_always_cut_end_the_turn() {
+async fn calls_repeatedly_cut_by_output_limit_end_the_turn() {
     let world = Fixture::new([cut_calls()]);
     let (session, heard, ended) = prompt(with_tools(&world)).await;
     let expected = (
@@ -143,7 +143,7 @@ async fn calls_that_are_always_cut_end_the_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_were_cut_are_not_run_by_the_process_that_carries_on() {
+async fn resumed_process_does_not_run_cut_calls() {
     let world = Fixture::new([cut_calls(), answers("Hello")]);
     let session = resume_elsewhere(&world).await;
     assert_eq!(world.tools.ran(), Vec::<String>::new());
@@ -203,7 +203,7 @@ fn out_of_room() -> Call {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_answer_at_the_end_of_the_window_is_an_overflow() {
+async fn empty_completion_in_full_window_is_an_overflow() {
     let world = Fixture::new([out_of_room()]);
     let (_, heard, ended) = prompt(small_window(&world)).await;
     let expected = (
@@ -219,7 +219,7 @@ async fn an_empty_answer_at_the_end_of_the_window_is_an_overflow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_overflow_that_shows_as_an_empty_answer_is_compacted() {
+async fn overflow_seen_as_empty_completion_is_compacted() {
     let world = Fixture::new([out_of_room(), answers("Hello")]);
     let setup = Setup {
         compaction: Some(Arc::new(UselessCompactor)),
@@ -241,7 +241,7 @@ async fn an_overflow_that_shows_as_an_empty_answer_is_compacted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_overflow_that_stays_is_compacted_once() {
+async fn persistent_overflow_is_compacted_once() {
     let world = Fixture::new([out_of_room()]);
     let setup = Setup {
         compaction: Some(Arc::new(UselessCompactor)),

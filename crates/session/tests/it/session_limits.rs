@@ -51,7 +51,7 @@ fn two_steps() -> Vec<Call> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sleep_of_a_prompt_is_spent_over_all_steps() {
+async fn sleep_budget_is_shared_by_all_steps() {
     let world = Fixture::new(two_steps());
     let session = world.session();
     let heard = Listener::new(&session);
@@ -71,7 +71,7 @@ async fn the_sleep_of_a_prompt_is_spent_over_all_steps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn enough_sleep_for_all_steps_is_enough() {
+async fn sufficient_sleep_budget_completes_all_steps() {
     let world = Fixture::new(two_steps());
     let ended = world.session().prompt(ask(sleep(12))).await.unwrap();
     assert_eq!(
@@ -81,7 +81,7 @@ async fn enough_sleep_for_all_steps_is_enough() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_cut_short_costs_what_was_slept() {
+async fn shortened_wait_spends_only_time_slept() {
     let world = Fixture::new(two_steps());
     let session = world.session();
     let hurry = async {
@@ -112,7 +112,7 @@ async fn no_step_moves_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_in_the_middle_of_a_stream_ends_it() {
+async fn deadline_during_stream_ends_the_turn() {
     for items in [vec![], vec![text("Hel")]] {
         let world = Fixture::new([hangs(items)]);
         let session = world.session();
@@ -129,7 +129,7 @@ async fn a_deadline_in_the_middle_of_a_stream_ends_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_in_the_middle_of_a_tool_ends_it_and_the_turn() {
+async fn deadline_during_tool_ends_tool_and_turn() {
     let results = [
         ("slow", "c1! it was stopped", 30_000),
         (
@@ -156,7 +156,7 @@ async fn a_deadline_in_the_middle_of_a_tool_ends_it_and_the_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_may_end_before_the_deadline_and_no_later() {
+async fn wait_past_the_deadline_is_not_started() {
     let failing = || fails(overloaded());
     for (seconds, tries) in [(1, 1), (3, 2), (7, 3), (15, 4)] {
         let world = Fixture::new([failing()]);
@@ -203,7 +203,7 @@ fn dear_steps() -> Vec<Call> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_further_call_is_made_beyond_the_cost_of_a_prompt() {
+async fn no_call_is_made_once_cost_limit_is_reached() {
     for (ceiling, calls, seal) in [
         (30, 1, TurnStatus::Error),
         (80, 2, TurnStatus::Error),
@@ -229,7 +229,7 @@ async fn no_further_call_is_made_beyond_the_cost_of_a_prompt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_prompt_cost_before_a_restart_counts_after_it() {
+async fn cost_before_restart_counts_toward_limit() {
     let world = Fixture::new(dear_steps());
     let kept = TestJournal::new();
     let setup = || Setup {

@@ -25,7 +25,7 @@ fn looping_calls(before: Vec<Item>) -> Call {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reasoning_in_circles_is_cut_off_taken_back_and_asked_for_again() {
+async fn looping_reasoning_is_retracted_and_corrected() {
     for after_content in [AfterContent::Retract, AfterContent::Continue] {
         let world = Fixture::new([looping_calls(vec![]), answers("Hello")]);
         let setup = Setup {
@@ -59,7 +59,7 @@ async fn reasoning_in_circles_is_cut_off_taken_back_and_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_circle_that_follows_text_or_a_call_is_cut_off_with_them() {
+async fn looping_reasoning_is_retracted_with_preceding_output() {
     for after_content in [AfterContent::Retract, AfterContent::Continue] {
         for before in [text("I look."), tool_call_delta("c1", "send")] {
             let world = Fixture::new([looping_calls(vec![before]), answers("Hello")]);
@@ -82,7 +82,7 @@ async fn a_circle_that_follows_text_or_a_call_is_cut_off_with_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_never_leaves_its_circle_is_given_up_and_no_other_is_asked() {
+async fn endless_reasoning_loop_fails_without_fallback() {
     let world = Fixture::new([looping_calls(vec![])]);
     let other = Fixture::by(Arc::clone(&world.clock), [answers("Hello")]);
     let setup = Setup {
@@ -113,7 +113,7 @@ async fn a_model_that_never_leaves_its_circle_is_given_up_and_no_other_is_asked(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_circle_ends_the_turn_where_nothing_is_taken_back() {
+async fn reasoning_loop_ends_turn_in_fail_mode() {
     let world = Fixture::new([looping_calls(vec![]), answers("Hello")]);
     let setup = Setup {
         after_content: AfterContent::Fail,
@@ -129,7 +129,7 @@ async fn a_circle_ends_the_turn_where_nothing_is_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reasoning_is_left_alone_where_no_corrections_are_wanted() {
+async fn reasoning_loop_is_ignored_without_corrections() {
     let again = (0..40).map(|_| thinks("Wait, let me check that once more. "));
     let end = [text("Hello"), stop(StopReason::EndTurn)];
     let world = Fixture::new([again.chain(end).collect::<Vec<_>>().into()]);
@@ -145,7 +145,7 @@ async fn reasoning_is_left_alone_where_no_corrections_are_wanted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thought_after_a_circle_is_a_new_one() {
+async fn loop_detection_restarts_after_a_correction() {
     let good = vec![thinks("I see."), text("Hello"), stop(StopReason::EndTurn)];
     let world = Fixture::new([looping_calls(vec![]), good.into()]);
     let (_, heard, ended) = prompt(with_tools(&world)).await;
@@ -162,7 +162,7 @@ fn same_calls() -> Call {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_makes_the_same_calls_five_times_is_told() {
+async fn same_calls_five_times_in_a_row_are_corrected() {
     let same = (0..5).map(|_| same_calls());
     let world = Fixture::new(same.chain([answers("Hello")]));
     let (session, heard, ended) = prompt(with_tools(&world)).await;
@@ -184,7 +184,7 @@ async fn a_model_that_makes_the_same_calls_five_times_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_makes_the_same_calls_twenty_times_is_stopped() {
+async fn same_calls_twenty_times_in_a_row_end_the_turn() {
     let world = Fixture::new([same_calls()]);
     let (session, heard, ended) = prompt(with_tools(&world)).await;
     assert_eq!(
@@ -207,7 +207,7 @@ async fn a_model_that_makes_the_same_calls_twenty_times_is_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_with_other_results_are_not_the_same() {
+async fn calls_with_different_results_are_not_repetitions() {
     // The result of a tool names its call.
     let ids: Vec<String> = (0..30).map(|number| format!("c{number}")).collect();
     let different = ids.iter().map(|id| calls(&[(id, "read")]));
@@ -221,7 +221,7 @@ async fn calls_with_other_results_are_not_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_call_in_between_breaks_the_row() {
+async fn different_call_in_between_resets_repeat_count() {
     let four = || (0..4).map(|_| same_calls());
     let other = [calls(&[("c3", "read")])];
     let world = Fixture::new(four().chain(other).chain(four()).chain([answers("Hello")]));
@@ -233,7 +233,7 @@ async fn another_call_in_between_breaks_the_row() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_are_not_counted_where_no_corrections_are_wanted() {
+async fn repeated_calls_are_ignored_without_corrections() {
     let same = (0..25).map(|_| same_calls());
     let world = Fixture::new(same.chain([answers("Hello")]));
     let setup = Setup {

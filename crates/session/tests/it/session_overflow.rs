@@ -57,7 +57,7 @@ fn reason(heard: &Listener) -> String {
 // --- Tokens ---
 
 #[tokio::test(start_paused = true)]
-async fn an_overflow_is_made_smaller_and_sent_again_at_once_and_no_trace_of_it_stays() {
+async fn overflow_is_compacted_and_resent_at_once() {
     let routes = scripted(
         "ok:agent,times=2+window:6000,of=agent",
         "ok:agent,times=always",
@@ -84,7 +84,7 @@ async fn an_overflow_is_made_smaller_and_sent_again_at_once_and_no_trace_of_it_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_overflow_that_nothing_solves_ends_within_three_requests_and_with_one_error() {
+async fn unsolvable_overflow_fails_after_three_requests() {
     // The request is refused at any size.
     let endless = in_the_end([refused(400, "prompt is too long")]);
     let mut routes = Routes::new([("model", endless)]);
@@ -111,7 +111,7 @@ async fn an_overflow_that_nothing_solves_ends_within_three_requests_and_with_one
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conversation_that_cannot_be_made_to_fit_is_as_it_was_and_one_error_says_what_to_do() {
+async fn conversation_too_large_to_compact_fails_unchanged() {
     // The part that cannot be left out is larger than the window.
     let routes = scripted("window:500,of=agent", "ok:agent,times=always");
     let setup = Setup {
@@ -140,7 +140,7 @@ async fn a_conversation_that_cannot_be_made_to_fit_is_as_it_was_and_one_error_sa
 // --- Bytes ---
 
 #[tokio::test(start_paused = true)]
-async fn too_many_bytes_are_cut_without_a_summary_where_the_window_is_not_known() {
+async fn too_many_bytes_are_elided_when_window_is_unknown() {
     let routes = scripted(
         "ok:agent,times=2+too-large:20000,of=agent",
         "ok:agent,times=always",
@@ -158,7 +158,7 @@ async fn too_many_bytes_are_cut_without_a_summary_where_the_window_is_not_known(
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_bytes_with_room_in_the_window_are_explained_and_nothing_is_lost() {
+async fn too_many_bytes_with_room_in_window_end_the_turn() {
     let routes = scripted(
         "ok:agent,times=2+too-large:20000,of=agent",
         "ok:agent,times=always",
@@ -184,7 +184,7 @@ async fn too_many_bytes_with_room_in_the_window_are_explained_and_nothing_is_los
 const SLOW: &str = "Timed out reading request body. Try again, or use a smaller request size.";
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_too_long_to_send_is_made_smaller_once_and_sent_once_more() {
+async fn slow_upload_is_compacted_and_resent_only_once() {
     let script = in_the_end([refused(408, SLOW), answers("Hello")]);
     let routes = Routes::new([("model", script)]);
     let (_, heard, ended) = last_of_three(compacting(&routes)).await;

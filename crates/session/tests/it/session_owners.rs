@@ -19,7 +19,7 @@ fn starts_tool(body: &Body) -> bool {
 // --- Owners ---
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_is_in_use_cannot_be_opened() {
+async fn session_in_use_cannot_be_opened() {
     let (kept, world) = (TestJournal::new(), Fixture::new([answers("Hello")]));
     let session = kept.begin(world.setup()).await;
     let other = kept.open_again();
@@ -73,7 +73,7 @@ async fn lose_ownership_at(event: fn(&Body) -> bool) -> (TestJournal, Fixture, S
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_lost_a_session_in_a_wait_makes_no_call_and_another_carries_it_on() {
+async fn session_lost_during_wait_makes_no_further_call() {
     let (kept, world, id) = lose_ownership_at(is_wait).await;
     assert_eq!(world.provider.calls_made(), 1);
     let session = kept.open(&id, world.setup()).await;
@@ -86,7 +86,7 @@ async fn who_lost_a_session_in_a_wait_makes_no_call_and_another_carries_it_on() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_lost_a_session_in_a_tool_runs_no_other() {
+async fn session_lost_during_tool_runs_no_further_tool() {
     let (kept, world, id) = lose_ownership_at(starts_tool).await;
     assert_eq!(world.tools.ran(), ["c1"], "the other was not run");
     let session = kept.open(&id, world.setup()).await;
@@ -100,7 +100,7 @@ async fn who_lost_a_session_in_a_tool_runs_no_other() {
 // --- A journal that cannot be written ---
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_could_not_be_written_down_is_written_with_the_next_one() {
+async fn unrecorded_turn_is_written_with_the_next_one() {
     let script = [answers("one"), answers("two"), answers("three")];
     let (kept, world) = (TestJournal::new(), Fixture::new(script));
     let session = kept.begin(world.setup()).await;
@@ -140,7 +140,7 @@ fn spend_budget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_prompt_that_was_dropped_while_it_was_written_down_is_carried_on() {
+async fn prompt_dropped_while_being_recorded_is_resumed() {
     let (kept, world) = (TestJournal::new(), Fixture::new([answers("Hello")]));
     world.provider.hang(true);
     let session = kept.begin(world.setup()).await;

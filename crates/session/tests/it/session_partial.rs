@@ -35,7 +35,7 @@ fn seams(heard: &Listener) -> Vec<ContinueBy> {
 // --- Retracted ---
 
 #[tokio::test(start_paused = true)]
-async fn what_is_taken_back_is_said_before_the_retry_that_it_is_for() {
+async fn retraction_is_announced_before_its_retry() {
     let world = Fixture::new([breaks(vec![text("Hel")]), answers("Hello")]);
     let (session, heard, _) = prompt(after_content(&world, AfterContent::Retract)).await;
     let expected = [
@@ -64,7 +64,7 @@ async fn what_is_taken_back_is_said_before_the_retry_that_it_is_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_broken_answers_are_each_taken_back_once() {
+async fn each_broken_completion_is_retracted_once() {
     let world = Fixture::new([
         breaks(vec![text("H")]),
         fails(overloaded()),
@@ -88,7 +88,7 @@ async fn several_broken_answers_are_each_taken_back_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_taken_back_is_not_run() {
+async fn retracted_tool_call_is_not_run() {
     let broken = breaks(vec![text("I send."), tool_call_delta("c1", "send")]);
     let world = Fixture::new([broken, calls(&[("c2", "send")]), answers("Sent.")]);
     let (session, heard, _) = prompt(after_content(&world, AfterContent::Retract)).await;
@@ -99,7 +99,7 @@ async fn a_call_that_is_taken_back_is_not_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_broken_answer_stays_to_be_read() {
+async fn last_broken_completion_is_not_retracted() {
     let world = Fixture::new([breaks(vec![text("Hel")])]);
     let (session, heard, ended) = prompt(after_content(&world, AfterContent::Retract)).await;
     assert_eq!(
@@ -114,7 +114,7 @@ async fn the_last_broken_answer_stays_to_be_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nothing_may_be_taken_back_the_turn_ends() {
+async fn broken_completion_ends_turn_in_fail_mode() {
     for heard_piece in [text("Hel"), thinks("Hm."), tool_call_delta("c1", "read")] {
         let world = Fixture::new([breaks(vec![heard_piece]), answers("Hello")]);
         let (_, heard, ended) = prompt(after_content(&world, AfterContent::Fail)).await;
@@ -129,7 +129,7 @@ async fn where_nothing_may_be_taken_back_the_turn_ends() {
 // --- Continued ---
 
 #[tokio::test(start_paused = true)]
-async fn a_model_is_shown_what_it_said_and_asked_to_go_on() {
+async fn continuation_prompt_quotes_partial_completion() {
     let world = Fixture::new([breaks(vec![text("Hel")]), answers("lo")]);
     let (session, heard, ended) = prompt(continues(&world, ContinueBy::Prompt)).await;
     let asked = world.provider.requests();
@@ -158,7 +158,7 @@ async fn a_model_is_shown_what_it_said_and_asked_to_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_end_of_a_long_answer_is_quoted() {
+async fn continuation_prompt_quotes_only_the_tail() {
     let long = format!("{}{}", "x".repeat(50), "é".repeat(200));
     let world = Fixture::new([breaks(vec![text(&long)]), answers(".")]);
     prompt(continues(&world, ContinueBy::Prompt)).await;
@@ -170,7 +170,7 @@ async fn only_the_end_of_a_long_answer_is_quoted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_can_goes_on_after_its_own_words() {
+async fn prefill_continues_partial_completion() {
     let world = Fixture::new([breaks(vec![text("Hello, ")]), answers("world")]);
     let (session, heard, _) = prompt(continues(&world, ContinueBy::Prefill)).await;
     let asked = world.provider.requests();
@@ -191,7 +191,7 @@ async fn a_model_that_can_goes_on_after_its_own_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_space_that_the_model_says_again_is_not_doubled() {
+async fn repeated_space_at_prefill_boundary_is_dropped() {
     for rest in [&[" world"][..], &[" ", "world"], &["world"]] {
         let mut items: Vec<_> = rest.iter().map(|piece| text(piece)).collect();
         items.push(stop(StopReason::EndTurn));
@@ -207,7 +207,7 @@ async fn a_space_that_the_model_says_again_is_not_doubled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_seam_stands_before_the_next_byte_and_once_for_each_time() {
+async fn each_continuation_has_one_seam_before_its_output() {
     let world = Fixture::new([
         breaks(vec![text("H")]),
         breaks(vec![text("el")]),
@@ -244,7 +244,7 @@ async fn a_seam_stands_before_the_next_byte_and_once_for_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_cannot_go_on_is_asked_anew() {
+async fn restart_mode_retracts_and_requests_again() {
     let world = Fixture::new([breaks(vec![text("Hel")]), answers("Hello")]);
     let (session, heard, _) = prompt(continues(&world, ContinueBy::Restart)).await;
     assert_eq!((heard.count("retracted"), seams(&heard)), (1, vec![]));
@@ -257,7 +257,7 @@ async fn a_model_that_cannot_go_on_is_asked_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn proven_reasoning_goes_along_with_the_words_that_followed_it() {
+async fn signed_reasoning_is_sent_with_partial_completion() {
     let broken = breaks(vec![thinks("Hm."), thought("Hm."), text("Hel")]);
     let world = Fixture::new([broken, answers("lo")]);
     let (session, _, _) = prompt(continues(&world, ContinueBy::Prompt)).await;
@@ -273,7 +273,7 @@ async fn proven_reasoning_goes_along_with_the_words_that_followed_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reasoning_alone_is_nothing_to_go_on_with() {
+async fn partial_reasoning_alone_is_retracted() {
     for broken in [
         vec![thinks("Hm.")],
         vec![thinks("Hm."), thought("Hm.")],
@@ -298,7 +298,7 @@ async fn reasoning_alone_is_nothing_to_go_on_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_that_was_heard_stays_to_be_read_when_it_is_given_up() {
+async fn partial_output_stays_visible_when_retries_run_out() {
     let world = Fixture::new([breaks(vec![text("He")]), breaks(vec![text("l")])]);
     let (session, heard, ended) = prompt(continues(&world, ContinueBy::Prompt)).await;
     assert_eq!(
@@ -317,7 +317,7 @@ fn refused() -> Failure {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_beginning_that_is_refused_is_quoted_instead_at_once() {
+async fn refused_prefill_becomes_continuation_prompt_at_once() {
     let world = Fixture::new([
         breaks(vec![text("Hello, ")]),
         fails(refused()),
@@ -344,7 +344,7 @@ async fn a_beginning_that_is_refused_is_quoted_instead_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_beginning_that_is_refused_is_no_reason_to_ask_another_model() {
+async fn refused_prefill_does_not_switch_model() {
     let world = Fixture::new([breaks(vec![text("Hel")]), fails(refused()), answers("lo")]);
     let other = Fixture::by(Arc::clone(&world.clock), [answers("Good day")]);
     let setup = Setup {
@@ -360,7 +360,7 @@ async fn a_beginning_that_is_refused_is_no_reason_to_ask_another_model() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quote_that_is_refused_too_ends_the_turn() {
+async fn refused_continuation_prompt_ends_the_turn() {
     let world = Fixture::new([breaks(vec![text("Hel")]), fails(refused())]);
     let (session, heard, ended) = prompt(continues(&world, ContinueBy::Prefill)).await;
     assert_eq!(
@@ -380,7 +380,7 @@ async fn a_quote_that_is_refused_too_ends_the_turn() {
 // --- Calls ---
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_were_whole_are_run_once_and_a_half_one_is_dropped() {
+async fn complete_calls_of_broken_completion_run_once() {
     let broken = breaks(vec![
         text("I send."),
         tool_call_delta("c1", "send"),
@@ -413,7 +413,7 @@ async fn calls_that_were_whole_are_run_once_and_a_half_one_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_follow_a_seam_are_run_as_well() {
+async fn calls_after_a_seam_are_run() {
     let world = Fixture::new([
         breaks(vec![text("I ")]),
         breaks(vec![text("send."), tool_call_delta("c1", "send")]),
@@ -430,7 +430,7 @@ async fn calls_that_follow_a_seam_are_run_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_of_an_answer_that_can_never_succeed_are_not_run() {
+async fn calls_before_a_permanent_failure_are_not_run() {
     let refused = overloaded().with_retryable(false);
     let broken = vec![tool_call_delta("c1", "send"), Err(Box::new(refused))];
     let world = Fixture::new([broken.into()]);
@@ -440,7 +440,7 @@ async fn calls_of_an_answer_that_can_never_succeed_are_not_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_nobody_runs_are_taken_back_with_what_was_kept_before_them() {
+async fn calls_without_toolbox_are_retracted_with_kept_text() {
     let world = Fixture::new([
         breaks(vec![text("I ")]),
         breaks(vec![text("se")]),
@@ -467,7 +467,7 @@ async fn calls_that_nobody_runs_are_taken_back_with_what_was_kept_before_them() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_of_a_broken_answer_do_not_run_again_after_a_restart() {
+async fn calls_of_broken_completion_run_once_across_restart() {
     let broken = breaks(vec![
         tool_call_delta("c1", "send"),
         tool_call_delta("c2", "read"),

@@ -30,7 +30,7 @@ async fn die_waiting(kept: &TestJournal, setup: Setup, number: u32) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_process_goes_on_where_the_answer_broke_off() {
+async fn next_process_continues_partial_completion() {
     let failing = || fails(overloaded());
     // The number of calls that failed since does not matter.
     for (failures, number) in [
@@ -67,7 +67,7 @@ async fn the_next_process_goes_on_where_the_answer_broke_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_next_process_says_again_it_can_take_back() {
+async fn next_process_can_retract_replayed_output() {
     let world = Fixture::new([
         breaks(vec![text("I ")]),
         breaks(vec![text("send."), tool_call_delta("c1", "send")]),
@@ -90,7 +90,7 @@ async fn what_the_next_process_says_again_it_can_take_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_back_does_not_come_back_with_the_next_process() {
+async fn retracted_output_does_not_return_after_restart() {
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([breaks(vec![text("Hel")]), answers("Hello")]),
@@ -105,7 +105,7 @@ async fn what_was_taken_back_does_not_come_back_with_the_next_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_process_does_not_ask_a_model_that_was_left_to_go_on() {
+async fn next_process_does_not_continue_with_abandoned_model() {
     let gone =
         || Failure::http("scripted", 404, "model not found", START).with_code("model_not_found");
     let world = Fixture::new([fails(gone())]);
@@ -131,7 +131,7 @@ async fn the_next_process_does_not_ask_a_model_that_was_left_to_go_on() {
 // --- Cost ---
 
 #[tokio::test(start_paused = true)]
-async fn what_is_paid_twice_is_said_as_the_provider_counted_it() {
+async fn extra_retry_usage_uses_provider_counts() {
     let broken = || breaks(vec![usage_delta(100, 7), text("Hel")]);
     let cases = [
         (AfterContent::Retract, usage(100, 7)),
@@ -153,7 +153,7 @@ async fn what_is_paid_twice_is_said_as_the_provider_counted_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_provider_never_counted_is_estimated() {
+async fn extra_retry_usage_is_estimated_without_counts() {
     let world = Fixture::new([
         breaks(vec![text("Hello, world, how are you?")]),
         answers("Fine."),
@@ -171,7 +171,7 @@ async fn what_the_provider_never_counted_is_estimated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_paid_twice_where_nothing_broke_off() {
+async fn retry_without_content_has_no_extra_usage() {
     let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let (_, heard, ended) = prompt(after_content(&world, AfterContent::Retract)).await;
     assert_eq!(
@@ -185,7 +185,7 @@ async fn nothing_is_paid_twice_where_nothing_broke_off() {
 const AFTER_CONTENT_MODES: [AfterContent; 2] = [AfterContent::Retract, AfterContent::Continue];
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_ends_it_all_the_same() {
+async fn deadline_ends_turn_in_retract_and_continue_modes() {
     for mode in AFTER_CONTENT_MODES {
         let world = Fixture::new([breaks(vec![text("Hel")])]);
         let limits = Limits {
@@ -210,7 +210,7 @@ async fn a_deadline_ends_it_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cost_ceiling_ends_it_all_the_same() {
+async fn cost_limit_ends_turn_in_retract_and_continue_modes() {
     for mode in AFTER_CONTENT_MODES {
         let world = Fixture::new([breaks(vec![usage_delta(10, 10), text("Hel")])]);
         let setup = Setup {
@@ -237,7 +237,7 @@ async fn a_cost_ceiling_ends_it_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_abort_ends_it_all_the_same() {
+async fn abort_ends_turn_in_retract_and_continue_modes() {
     for mode in AFTER_CONTENT_MODES {
         let world = Fixture::new([breaks(vec![text("Hel")]), answers("lo")]);
         let session = Arc::new(Session::in_memory(after_content(&world, mode)));

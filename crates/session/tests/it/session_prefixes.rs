@@ -212,7 +212,7 @@ impl RestartedProcess {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_is_cut_off_after_any_entry_leads_to_the_same_conversation() {
+async fn turn_cut_after_any_entry_yields_same_conversation() {
     let (stored, whole) = whole_turn().await;
     assert!(stored.len() > 25, "{}", stored.len());
     let mut cuts = 0;
@@ -228,7 +228,7 @@ async fn a_turn_that_is_cut_off_after_any_entry_leads_to_the_same_conversation()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_was_settled_is_not_carried_on() {
+async fn settled_turn_is_not_resumed() {
     let (stored, whole) = whole_turn().await;
     let after = RestartedProcess::new(&stored).await;
     let session = after.kept.open("s", after.world.setup()).await;
@@ -241,7 +241,7 @@ async fn a_turn_that_was_settled_is_not_carried_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_answer_is_written_down_together_with_the_settlement() {
+async fn last_completion_is_written_with_the_settlement() {
     let (stored, _) = whole_turn().await;
     let all = entries(&stored);
     let [
@@ -259,7 +259,7 @@ async fn the_last_answer_is_written_down_together_with_the_settlement() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_turn_has_used_and_done_is_known_after_every_entry() {
+async fn usage_and_progress_are_known_after_every_entry() {
     let (stored, _) = whole_turn().await;
     let all = entries(&stored);
     let mut used = 0;
@@ -289,7 +289,7 @@ async fn what_a_turn_has_used_and_done_is_known_after_every_entry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_with_a_tool_is_written_down_as_these_entries() {
+async fn turn_with_tool_writes_expected_entries() {
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([calls(&[("c1", "read")]), answers("done")]),

@@ -88,7 +88,7 @@ fn owned(texts: [&[&str]; 2]) -> (Vec<String>, Vec<String>) {
 // --- Steering ---
 
 #[tokio::test(start_paused = true)]
-async fn steering_is_said_between_two_steps_after_the_results_of_tools() {
+async fn steering_is_sent_after_tool_results() {
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([calls(&[("c1", "read"), ("c2", "read")]), answers("done")]),
@@ -135,7 +135,7 @@ async fn steering_is_said_between_two_steps_after_the_results_of_tools() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn steering_is_said_before_a_retry() {
+async fn steering_is_sent_with_the_next_retry() {
     let world = Fixture::new([fails(overloaded()), answers("done")]);
     let session = world.session();
     let heard = queues(&session, is_wait, &[(Steering, "left")]);
@@ -146,7 +146,7 @@ async fn steering_is_said_before_a_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn steering_waits_while_an_answer_that_broke_off_is_gone_on_with() {
+async fn steering_waits_for_pending_continuation() {
     let go_on = vec![
         text("lo"),
         tool_call_delta("c1", "read"),
@@ -166,7 +166,7 @@ async fn steering_waits_while_an_answer_that_broke_off_is_gone_on_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_are_said_at_a_time_as_the_mode_says() {
+async fn steering_mode_sets_messages_per_step() {
     for (mode, second, third) in [
         (DrainMode::OneAtATime, vec!["a"], vec!["a", "b"]),
         (DrainMode::All, vec!["a", "b", "c"], vec!["a", "b", "c"]),
@@ -196,7 +196,7 @@ async fn as_many_are_said_at_a_time_as_the_mode_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_prompt_is_said_before_what_waits() {
+async fn prompt_precedes_queued_messages() {
     let world = Fixture::new([answers("done")]);
     let session = world.session();
     let heard = Listener::new(&session);
@@ -217,7 +217,7 @@ async fn a_prompt_is_said_before_what_waits() {
 // --- Follow-ups ---
 
 #[tokio::test(start_paused = true)]
-async fn follow_ups_are_a_turn_of_their_own() {
+async fn each_follow_up_runs_as_its_own_turn() {
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([answers("one"), answers("two"), answers("three")]),
@@ -262,7 +262,7 @@ async fn follow_ups_are_a_turn_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_follow_ups_begin_a_turn_together_if_that_is_wanted() {
+async fn follow_up_mode_all_sends_them_in_one_turn() {
     let world = Fixture::new([answers("done")]);
     let session = world.session();
     assert_eq!(session.follow_up_mode(), DrainMode::OneAtATime);
@@ -284,7 +284,7 @@ async fn all_follow_ups_begin_a_turn_together_if_that_is_wanted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_of_what_waits_begins_with_steering_one_at_a_time() {
+async fn queued_turn_begins_with_steering_one_at_a_time() {
     let world = Fixture::new([calls(&[("c1", "read")]), answers("one"), answers("two")]);
     let session = world.session();
     for (place, text) in [(FollowUp, "f"), (Steering, "a"), (Steering, "b")] {
@@ -306,7 +306,7 @@ async fn a_turn_of_what_waits_begins_with_steering_one_at_a_time() {
 // --- Messages that are not sent ---
 
 #[tokio::test(start_paused = true)]
-async fn an_abort_keeps_what_waits_and_nothing_is_said_until_the_next_prompt() {
+async fn abort_keeps_queued_messages_until_next_prompt() {
     let world = Fixture::new([hangs(vec![text("Hel")]), answers("done")]);
     let session = world.session();
     let messages = &[(Steering, "left"), (FollowUp, "later")];
@@ -332,7 +332,7 @@ async fn an_abort_keeps_what_waits_and_nothing_is_said_until_the_next_prompt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_taken_out_of_the_queue_is_handed_back_and_not_said() {
+async fn cleared_messages_are_returned_and_not_sent() {
     let (kept, world) = (TestJournal::new(), Fixture::new([answers("done")]));
     let session = kept.begin(world.setup()).await;
     let heard = Listener::new(&session);
@@ -364,7 +364,7 @@ async fn what_is_taken_out_of_the_queue_is_handed_back_and_not_said() {
 // --- Notes ---
 
 #[tokio::test(start_paused = true)]
-async fn a_note_is_part_of_the_conversation_at_once_and_asks_nothing() {
+async fn note_joins_conversation_at_once_without_a_call() {
     let (kept, world) = (TestJournal::new(), Fixture::new([answers("done")]));
     let session = kept.begin(world.setup()).await;
     let heard = Listener::new(&session);
@@ -394,7 +394,7 @@ fn notes(session: &Arc<Session>, at: fn(&Body) -> bool) -> Listener {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_note_in_a_turn_is_said_with_its_next_call() {
+async fn note_during_turn_is_sent_with_next_call() {
     let world = Fixture::new([calls(&[("c1", "read")]), answers("done")]);
     let session = world.session();
     let heard = notes(&session, starts_tool);
@@ -405,7 +405,7 @@ async fn a_note_in_a_turn_is_said_with_its_next_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_note_after_the_last_call_of_a_turn_follows_its_answer() {
+async fn note_during_last_call_follows_its_completion() {
     let world = Fixture::new([answers("done")]);
     let session = world.session();
     let _heard = notes(&session, says_text);
@@ -417,7 +417,7 @@ async fn a_note_after_the_last_call_of_a_turn_follows_its_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_note_in_an_unfinished_turn_stays_out_of_its_tool_calls() {
+async fn note_in_unfinished_turn_follows_tool_results() {
     let world = Fixture::new([calls(&[("c1", "read")]), answers("done")]);
     let session = world.session();
     world.tools.hang(true);
@@ -434,7 +434,7 @@ async fn a_note_in_an_unfinished_turn_stays_out_of_its_tool_calls() {
 // --- A journal that cannot be written ---
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_written_down_does_not_wait() {
+async fn unrecordable_message_is_not_queued() {
     let (kept, world) = (TestJournal::new(), Fixture::new([answers("done")]));
     let session = kept.begin(world.setup()).await;
     session.enqueue(Steering, Message::user("a")).await.unwrap();
@@ -454,7 +454,7 @@ async fn what_cannot_be_written_down_does_not_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_is_said_once_although_that_cannot_be_written_down() {
+async fn queued_message_is_sent_once_when_journal_fails() {
     let script = [
         fails(overloaded()),
         calls(&[("c1", "read")]),
@@ -497,7 +497,7 @@ async fn what_waits_is_said_once_although_that_cannot_be_written_down() {
 // --- Numbers ---
 
 #[tokio::test(start_paused = true)]
-async fn events_that_come_from_elsewhere_have_their_place_among_those_of_the_turn() {
+async fn queue_and_rename_events_are_numbered_with_turn_events() {
     let world = Fixture::new([
         fails(overloaded()),
         calls(&[("c1", "read")]),
@@ -522,7 +522,7 @@ async fn events_that_come_from_elsewhere_have_their_place_among_those_of_the_tur
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_takes_a_turn_up_hears_all_that_was_said_in_it() {
+async fn resume_replays_all_inputs_of_the_turn() {
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([fails(overloaded()), hangs(vec![])]),

@@ -34,7 +34,7 @@ async fn run_until_death_at(
 // --- Waits ---
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_goes_on_to_its_original_end() {
+async fn wait_resumed_after_restart_keeps_its_end_time() {
     let failing = || fails(overloaded());
     let (kept, world) = (
         TestJournal::new(),
@@ -66,7 +66,7 @@ async fn a_wait_goes_on_to_its_original_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_overdue_wait_is_over_at_once() {
+async fn overdue_wait_ends_at_once_on_resume() {
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([fails(overloaded()), answers("Hello")]),
@@ -79,7 +79,7 @@ async fn an_overdue_wait_is_over_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_chain_goes_on_counting_after_a_restart() {
+async fn retry_count_continues_after_restart() {
     let (kept, world) = (TestJournal::new(), Fixture::new([fails(overloaded())]));
     let second = |body: &Body| matches!(body, Body::RetryScheduled { attempt: 2, .. });
     let id = run_until_death_at(&kept, &world, "hi".into(), second).await;
@@ -95,7 +95,7 @@ async fn a_chain_goes_on_counting_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_that_was_under_way_is_made_and_said_again() {
+async fn interrupted_retry_is_repeated_and_announced_again() {
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([fails(overloaded()), hangs(vec![]), answers("Hello")]),
@@ -114,7 +114,7 @@ async fn a_retry_that_was_under_way_is_made_and_said_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_goes_on_in_a_session_that_retries_nothing() {
+async fn resumed_wait_completes_without_retry_policy() {
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([fails(overloaded()), answers("Hello")]),
@@ -154,7 +154,7 @@ async fn resumed_wait_can_be_steered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_had_begun_goes_on_although_retries_are_off() {
+async fn resumed_wait_completes_with_retries_disabled() {
     let (kept, world) = (TestJournal::new(), Fixture::new([fails(overloaded())]));
     let id = run_until_death_at(&kept, &world, "hi".into(), is_wait).await;
     let setup = Setup {
@@ -168,7 +168,7 @@ async fn a_wait_that_had_begun_goes_on_although_retries_are_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_budget_of_a_prompt_outlives_its_process() {
+async fn prompt_budget_survives_restart() {
     let (kept, world) = (TestJournal::new(), Fixture::new([fails(overloaded())]));
     let limits = Limits {
         sleep: Some(Duration::from_secs(5)),
@@ -186,7 +186,7 @@ async fn the_budget_of_a_prompt_outlives_its_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_was_cut_short_before_the_restart_costs_what_was_slept() {
+async fn shortened_wait_before_restart_spends_only_time_slept() {
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([fails(overloaded()), hangs(vec![])]),
@@ -214,7 +214,7 @@ async fn a_wait_that_was_cut_short_before_the_restart_costs_what_was_slept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_whose_deadline_came_meanwhile_makes_no_call() {
+async fn resumed_turn_past_its_deadline_makes_no_call() {
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([fails(overloaded()), answers("Hello")]),
@@ -240,7 +240,7 @@ async fn a_turn_whose_deadline_came_meanwhile_makes_no_call() {
 // --- Calls and tools ---
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_cut_off_is_made_again_under_its_next_number() {
+async fn interrupted_attempt_is_repeated_with_next_number() {
     let broken = hangs(vec![usage_delta(10, 0), text("Hel")]);
     let (kept, world) = (TestJournal::new(), Fixture::new([broken, answers("Hello")]));
     let partly = |body: &Body| matches!(body, Body::TextDelta { .. });
@@ -257,7 +257,7 @@ async fn a_call_that_was_cut_off_is_made_again_under_its_next_number() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_was_interrupted_runs_again_only_if_that_does_no_harm() {
+async fn interrupted_tool_reruns_only_if_repeatable() {
     let interrupted = "c1! it was interrupted by a restart and may have partly run, or may still be running; it was not run again";
     let done = "c1: c1 is done";
     for (name, ran, result) in [
@@ -285,7 +285,7 @@ async fn a_tool_that_was_interrupted_runs_again_only_if_that_does_no_harm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_began_and_may_not_begin_again_is_not_said_to_have_never_run() {
+async fn interrupted_tool_past_deadline_reports_partial_run() {
     let script = [calls(&[("c1", "write")]), answers("done")];
     let (kept, world) = (TestJournal::new(), Fixture::new(script));
     world.tools.hang(true);
@@ -307,7 +307,7 @@ async fn a_tool_that_began_and_may_not_begin_again_is_not_said_to_have_never_run
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_an_earlier_process_left_are_said_again() {
+async fn outstanding_tool_calls_are_announced_on_resume() {
     let script = [calls(&[("c1", "read"), ("c2", "read")]), answers("done")];
     let (kept, world) = (TestJournal::new(), Fixture::new(script));
     let tools = Arc::clone(&world.tools);
@@ -331,7 +331,7 @@ async fn calls_that_an_earlier_process_left_are_said_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_has_finished_never_runs_again() {
+async fn finished_tool_never_runs_again() {
     let script = [calls(&[("c1", "read"), ("c2", "slow")]), answers("done")];
     let (kept, world) = (TestJournal::new(), Fixture::new(script));
     let second = |body: &Body| matches!(body, Body::ToolStarted { id, .. } if id == "c2");
@@ -343,7 +343,7 @@ async fn a_tool_that_has_finished_never_runs_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_is_killed_again_and_again_ends_as_if_nothing_had_happened() {
+async fn repeatedly_killed_turn_completes_as_if_undisturbed() {
     let failing = || fails(overloaded());
     let (kept, world) = (
         TestJournal::new(),
@@ -412,7 +412,7 @@ async fn a_turn_that_is_killed_again_and_again_ends_as_if_nothing_had_happened()
 // --- State after opening ---
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_is_opened_stands_where_it_stood() {
+async fn opened_session_restores_its_state() {
     let answer = vec![usage_delta(10, 5), text("Hello"), stop(StopReason::EndTurn)];
     let (kept, world) = (
         TestJournal::new(),
@@ -436,7 +436,7 @@ async fn a_session_that_is_opened_stands_where_it_stood() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unfinished_turn_is_carried_on_before_anything_else_is_said() {
+async fn unfinished_turn_must_be_resumed_before_next_prompt() {
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([fails(overloaded()), answers("Hello")]),
@@ -464,7 +464,7 @@ async fn an_unfinished_turn_is_carried_on_before_anything_else_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_door_gave_a_turn_is_there_after_a_restart() {
+async fn turn_options_and_wait_survive_restart() {
     let (kept, world) = (
         TestJournal::new(),
         Fixture::new([fails(overloaded()), answers("Hello")]),
@@ -491,7 +491,7 @@ async fn what_the_door_gave_a_turn_is_there_after_a_restart() {
 }
 
 #[test]
-fn the_accounts_that_a_turn_has_left_are_known_after_a_restart() {
+fn abandoned_accounts_are_known_after_restart() {
     let prompt = |turn: &str| Entry::Prompt {
         chosen: false,
         turn_id: turn.to_owned(),
@@ -518,7 +518,7 @@ fn the_accounts_that_a_turn_has_left_are_known_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_cannot_be_read_is_named_and_the_session_stays_free() {
+async fn unreadable_entry_is_named_and_session_stays_unlocked() {
     let (kept, world) = (TestJournal::new(), Fixture::new([answers("Hello")]));
     let session = kept.begin(world.setup()).await;
     session.prompt("hi".into()).await.unwrap();

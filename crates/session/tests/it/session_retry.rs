@@ -35,7 +35,7 @@ fn retries(count: u32) -> Policy {
 // --- Numbers and delays ---
 
 #[tokio::test(start_paused = true)]
-async fn the_attempt_number_is_raised_before_the_limit_is_checked() {
+async fn attempt_number_is_raised_before_limit_check() {
     for limit in [1, 2, 5] {
         let world = Fixture::new([fails(overloaded())]);
         let session = Arc::new(Session::in_memory(world.setup_by(retries(limit))));
@@ -74,7 +74,7 @@ async fn the_default_delays_are_two_four_and_eight_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_event_says_attempt_limit_delay_and_error() {
+async fn retry_event_has_attempt_limit_delay_and_error() {
     let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     let heard = Listener::new(&session);
@@ -92,7 +92,7 @@ async fn a_start_event_says_attempt_limit_delay_and_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_success_after_retries_resets_the_counter_and_says_so() {
+async fn success_after_retries_resets_counter_with_event() {
     let failing = || fails(overloaded());
     let world = Fixture::new([
         failing(),
@@ -112,7 +112,7 @@ async fn a_success_after_retries_resets_the_counter_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_success_without_a_retry_says_nothing_of_retries() {
+async fn success_without_retry_emits_no_retry_event() {
     let world = Fixture::new([answers("Hello")]);
     let session = world.session();
     let heard = Listener::new(&session);
@@ -137,7 +137,7 @@ async fn a_new_chain_can_start_after_the_counter_was_reset() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_chain_is_followed_by_one_that_counts_from_one() {
+async fn chain_after_cancelled_one_counts_from_one() {
     let world = Fixture::new([fails(overloaded())]);
     let session = world.session();
     let heard = Listener::with(&session, |session, body| {
@@ -172,7 +172,7 @@ async fn prompt_does_not_return_before_the_chain_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn prompt_waits_for_the_tools_that_a_recovered_answer_calls() {
+async fn prompt_waits_for_tools_of_a_recovered_completion() {
     let world = Fixture::new([
         fails(overloaded()),
         calls(&[("c1", "read")]),
@@ -189,7 +189,7 @@ async fn prompt_waits_for_the_tools_that_a_recovered_answer_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn is_retrying_is_true_from_the_first_wait_to_the_end_of_the_chain() {
+async fn is_retrying_is_true_from_first_wait_to_chain_end() {
     let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -225,7 +225,7 @@ async fn overflow_is_never_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_waiting_cannot_help_is_not_retried() {
+async fn permanent_error_is_not_retried() {
     let world = Fixture::new([fails(Failure::http("scripted", 401, "invalid key", START))]);
     let session = world.session();
     let heard = Listener::new(&session);
@@ -254,7 +254,7 @@ async fn disabled_means_no_retry_and_no_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stated_wait_within_the_limit_is_kept_and_a_longer_one_fails_at_once() {
+async fn retry_after_beyond_policy_limit_fails_at_once() {
     let limited = |seconds| fails(overloaded().with_headers([("retry-after", seconds)]));
     let world = Fixture::new([limited("299"), limited("301")]);
     let session = world.session();
@@ -267,7 +267,7 @@ async fn a_stated_wait_within_the_limit_is_kept_and_a_longer_one_fails_at_once()
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_retried_after_a_whole_tool_call_and_the_tool_does_not_run() {
+async fn failure_after_complete_tool_call_is_not_retried() {
     let broken = vec![tool_call_delta("c1", "send"), Err(Box::new(overloaded()))];
     let world = Fixture::new([broken.into(), answers("Hello")]);
     let session = world.session();

@@ -16,7 +16,7 @@ use std::time::Duration;
 // --- Cancelling ---
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_was_aborted_before_it_is_carried_on_makes_no_call() {
+async fn turn_aborted_before_resume_makes_no_call() {
     let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     run_until(&session, session.prompt("hi".into()), is_wait).await;
@@ -74,7 +74,7 @@ async fn abort_cancels_the_retry_before_the_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn abort_in_the_stream_of_a_retry_ends_the_chain_as_cancelled() {
+async fn abort_during_retry_stream_cancels_the_chain() {
     let world = Fixture::new([fails(overloaded()), hangs(vec![text("Hel")])]);
     let session = world.session();
     let heard = Listener::with(&session, |session, body| {
@@ -109,7 +109,7 @@ async fn an_abort_ends_an_eight_hour_wait_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_restarts_what_was_aborted_and_the_next_prompt_runs() {
+async fn aborted_turn_never_restarts_and_next_prompt_runs() {
     let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     let once = Mutex::new(true);
@@ -130,7 +130,7 @@ async fn nothing_restarts_what_was_aborted_and_the_next_prompt_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_of_a_session_that_rests_is_forgotten() {
+async fn controls_of_an_idle_session_have_no_effect() {
     let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     session.abort();
@@ -162,7 +162,7 @@ async fn retry_now_ends_one_wait_and_leaves_the_schedule_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_toggle_counts_from_the_next_failure_on() {
+async fn disabling_retries_applies_from_the_next_failure() {
     let world = Fixture::new([fails(overloaded())]);
     let session = world.session();
     let heard = Listener::with(&session, |session, body| {
@@ -182,7 +182,7 @@ async fn a_toggle_counts_from_the_next_failure_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_toggle_in_the_middle_of_a_turn_lets_its_next_failure_be_retried() {
+async fn enabling_retries_mid_turn_retries_the_next_failure() {
     let world = Fixture::new([
         calls(&[("c1", "read")]),
         fails(overloaded()),
@@ -219,7 +219,7 @@ async fn a_second_prompt_is_refused_while_one_runs_or_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trying_again_says_nothing_anew() {
+async fn retry_last_turn_sends_no_new_prompt() {
     let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     session.set_auto_retry_enabled(false);
@@ -240,7 +240,7 @@ async fn trying_again_says_nothing_anew() {
 // --- Watching ---
 
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_holds_attempt_cause_and_wake_time_at_any_moment() {
+async fn snapshot_has_attempt_cause_and_wake_time() {
     let failing = || fails(overloaded());
     let world = Fixture::new([failing(), failing(), hangs(vec![text("Hel")])]);
     let session = world.session();
@@ -298,7 +298,7 @@ async fn a_snapshot_counts_the_calls_of_the_running_turn_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_and_the_events_after_its_number_say_everything() {
+async fn snapshot_plus_later_events_miss_nothing() {
     let world = Fixture::new([fails(overloaded()), answers("Hello")]);
     let session = world.session();
     let all = Listener::new(&session);
@@ -312,7 +312,7 @@ async fn a_snapshot_and_the_events_after_its_number_say_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_unsubscribed_hears_nothing_more() {
+async fn dropped_subscription_receives_no_more_events() {
     let world = Fixture::new([answers("Hello")]);
     let session = world.session();
     let heard = Arc::new(Mutex::new(0));

@@ -25,7 +25,7 @@ async fn run_shell(command: &str) -> (Vec<String>, ShellOutput) {
 }
 
 #[tokio::test]
-async fn what_it_prints_is_told_and_handed_back_without_escapes() {
+async fn output_is_streamed_and_returned_without_escapes() {
     let (pieces, end) =
         run_shell(r"printf '\033[31mred\033[0m\r\n'; printf 'é…' >&2; exit 3").await;
     assert_eq!(pieces.concat(), "red\né…");
@@ -35,7 +35,7 @@ async fn what_it_prints_is_told_and_handed_back_without_escapes() {
 }
 
 #[tokio::test]
-async fn a_piece_is_told_before_the_command_ends() {
+async fn output_is_streamed_before_the_command_ends() {
     let folder = TempDir::new().unwrap();
     let go = folder.path().join("go");
     // The command ends after its first output has been reported, and not before.
@@ -52,7 +52,7 @@ async fn a_piece_is_told_before_the_command_ends() {
 }
 
 #[tokio::test]
-async fn a_long_output_is_told_in_full_and_handed_back_shortened() {
+async fn long_output_is_streamed_in_full_and_returned_cut() {
     let (pieces, end) = run_shell("printf first; yes 12345678 | head -n 100000; printf last").await;
     assert_eq!(pieces.concat().len(), 900_009);
     assert!(end.truncated);
@@ -61,7 +61,7 @@ async fn a_long_output_is_told_in_full_and_handed_back_shortened() {
 }
 
 #[tokio::test]
-async fn cancelled_it_ends_soon_with_all_that_it_started() {
+async fn cancelled_command_ends_with_all_its_processes() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("pids");
     let command = "trap '' TERM; printf begun; (trap '' TERM; echo $BASHPID >> pids; sleep 600) & timeout 600 sleep 600 & \
@@ -91,7 +91,7 @@ async fn cancelled_it_ends_soon_with_all_that_it_started() {
 }
 
 #[tokio::test]
-async fn it_does_not_see_hidden_variables_and_reads_nothing_of_ours() {
+async fn command_has_no_hidden_variables_and_empty_stdin() {
     let folder = TempDir::new().unwrap();
     let shell = ShellCommand {
         hidden_variables: vec!["PATH".to_owned()],
@@ -112,7 +112,7 @@ async fn it_does_not_see_hidden_variables_and_reads_nothing_of_ours() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_gone_is_an_error() {
+async fn missing_folder_is_a_not_found_error() {
     let gone = shell(Path::new("/no/such/folder"), "true");
     let end = run(gone, CancellationToken::new(), &mut |_| {}).await;
     assert_eq!(end.unwrap_err().kind(), std::io::ErrorKind::NotFound);

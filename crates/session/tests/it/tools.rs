@@ -137,7 +137,7 @@ async fn only_tools_that_could_run_are_offered() {
 }
 
 #[tokio::test]
-async fn what_was_not_allowed_is_refused_before_it_begins() {
+async fn disallowed_tool_is_refused_before_it_runs() {
     let folder = TempDir::new().unwrap();
     let tools = standard(folder.path());
     let table = [
@@ -166,7 +166,7 @@ async fn what_was_not_allowed_is_refused_before_it_begins() {
 }
 
 #[tokio::test]
-async fn a_call_that_makes_no_sense_is_told_what_is_wrong_with_it() {
+async fn invalid_call_refusal_explains_the_error() {
     let folder = TempDir::new().unwrap();
     let tools = standard(folder.path()).with_allowed(["bash", "write"]);
     let table = [
@@ -228,7 +228,7 @@ async fn a_call_that_makes_no_sense_is_told_what_is_wrong_with_it() {
 }
 
 #[tokio::test]
-async fn a_person_is_asked_until_they_say_always() {
+async fn user_is_asked_until_allow_always() {
     let folder = TempDir::new().unwrap();
     let person = ScriptedApprover::deciding(&[
         ApprovalDecision::Deny,
@@ -252,7 +252,7 @@ async fn a_person_is_asked_until_they_say_always() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_for_the_session_settles_questions_that_were_waiting() {
+async fn allow_always_resolves_pending_approvals() {
     let folder = TempDir::new().unwrap();
     let person = ScriptedApprover::deciding(&[ApprovalDecision::AllowAlways]);
     let tools = standard(folder.path()).with_approver(person.clone());
@@ -263,7 +263,7 @@ async fn an_answer_for_the_session_settles_questions_that_were_waiting() {
 }
 
 #[tokio::test]
-async fn whoever_leaves_the_folder_is_asked_about_once_and_may_then_do_just_that() {
+async fn one_approval_covers_one_call_outside_the_folder() {
     let (folder, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let file = elsewhere.path().join("file");
     let write = json!({"path": file, "content": "new"});
@@ -312,7 +312,7 @@ async fn whoever_leaves_the_folder_is_asked_about_once_and_may_then_do_just_that
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_panics_costs_its_own_call_only() {
+async fn panicking_tool_fails_only_its_own_call() {
     let tools = with_custom(Effect::Pure, |_| Box::pin(async { panic!("broken") }));
     let output = run(&tools, "custom", json!({})).await;
     assert_eq!(
@@ -324,7 +324,7 @@ async fn a_tool_that_panics_costs_its_own_call_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_takes_too_long_is_stopped_by_the_clock_of_the_session() {
+async fn tool_timeout_uses_the_session_clock() {
     let forever: Work = |_| Box::pin(std::future::pending());
     let start = tokio::time::Instant::now();
     let output = run(&with_custom(Effect::Pure, forever), "custom", json!({})).await;
@@ -343,7 +343,7 @@ async fn a_tool_that_takes_too_long_is_stopped_by_the_clock_of_the_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_is_interrupted_hands_back_what_it_has() {
+async fn interrupted_tool_returns_partial_output() {
     let obedient: Work = |context| {
         Box::pin(async move {
             context.cancel.cancelled().await;
@@ -377,7 +377,7 @@ async fn a_tool_that_is_interrupted_hands_back_what_it_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_tool_says_more_than_64_kib() {
+async fn tool_output_is_limited_to_64_kib() {
     let tools = with_custom(Effect::Pure, |_| {
         Box::pin(async { Output::ok("x".repeat(1 << 20)) })
     });
@@ -387,7 +387,7 @@ async fn no_tool_says_more_than_64_kib() {
 }
 
 #[tokio::test]
-async fn a_scaled_clock_makes_limits_short() {
+async fn scaled_clock_shortens_tool_timeout() {
     let folder = TempDir::new().unwrap();
     let clock = WallClock::scaled(std::num::NonZeroU32::new(3600).unwrap()).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(clock);

@@ -120,7 +120,7 @@ async fn cancelled(
 }
 
 #[tokio::test]
-async fn a_command_gives_both_of_its_streams_in_order_and_how_it_ended() {
+async fn bash_returns_both_streams_in_order_and_exit_status() {
     let folder = TempDir::new().unwrap();
     let tools = with_bash(folder.path());
     let both = bash(&tools, "echo one; echo two >&2; echo three; echo four >&2").await;
@@ -148,7 +148,7 @@ async fn a_command_gives_both_of_its_streams_in_order_and_how_it_ended() {
 }
 
 #[tokio::test]
-async fn a_command_runs_in_the_folder_without_the_hidden_variables() {
+async fn bash_runs_in_folder_without_hidden_variables() {
     let folder = TempDir::new().unwrap();
     let place = folder.path().canonicalize().unwrap();
     let seen = bash(
@@ -172,7 +172,7 @@ async fn a_command_runs_in_the_folder_without_the_hidden_variables() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_gone_is_an_error() {
+async fn bash_in_missing_folder_is_an_error() {
     let folder = TempDir::new().unwrap();
     let tools = with_bash(&folder.path().join("gone"));
     let output = bash(&tools, "true").await;
@@ -201,7 +201,7 @@ async fn a_gibibyte_of_output_stays_in_bounds() {
 }
 
 #[tokio::test]
-async fn what_is_left_in_the_background_delays_nobody_and_lives_on() {
+async fn background_process_does_not_delay_bash_and_survives() {
     let folder = TempDir::new().unwrap();
     let tools = with_bash(folder.path());
     for background in ["sleep 1000", "yes", "setsid sleep 1000"] {
@@ -220,7 +220,7 @@ async fn what_is_left_in_the_background_delays_nobody_and_lives_on() {
 }
 
 #[tokio::test]
-async fn a_cancelled_command_is_gone_at_once_with_all_that_it_started() {
+async fn cancel_kills_command_and_all_its_processes() {
     let stubborn = "trap '' TERM; echo begun; for i in 1 2 3; do (trap '' TERM; echo $BASHPID >> pids; while :; do sleep 1; done) & done; wait";
     let table = [
         (stubborn, 3),
@@ -258,7 +258,7 @@ async fn a_cancelled_command_may_clean_up() {
 }
 
 #[tokio::test]
-async fn a_process_that_left_does_not_keep_a_cancelled_command_waiting() {
+async fn detached_process_does_not_delay_cancel() {
     let leaving = "setsid bash -c 'echo $$ > pids; exec sleep 1000' & wait";
     let (output, took, pids) = cancelled(leaving, 1, CancelReaction::Stays).await;
     assert!(took < SOON, "{took:?}");
@@ -293,7 +293,7 @@ async fn one_cancel_leaves_other_commands_alone() {
 }
 
 #[tokio::test]
-async fn whoever_stops_waiting_for_a_command_ends_it() {
+async fn dropped_bash_call_kills_its_processes() {
     let folder = TempDir::new().unwrap();
     let tools = with_bash(folder.path());
     let command = "trap '' TERM; (echo $BASHPID >> pids; sleep 1000; :) & echo $$ >> pids; wait";
@@ -307,7 +307,7 @@ async fn whoever_stops_waiting_for_a_command_ends_it() {
 }
 
 #[tokio::test]
-async fn a_command_that_takes_too_long_is_killed_by_the_clock_of_the_session() {
+async fn bash_timeout_uses_the_session_clock() {
     let folder = TempDir::new().unwrap();
     let clock = TimerClock::new(Timestamp::from_millis(1_800_000_000_000));
     let tools = Tools::standard(folder.path(), Arc::new(clock)).with_allowed(["bash"]);

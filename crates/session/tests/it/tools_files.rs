@@ -61,7 +61,7 @@ async fn a_file_is_read_in_parts() {
 }
 
 #[tokio::test]
-async fn what_is_read_stays_in_bounds_however_long_lines_are() {
+async fn read_output_is_bounded_for_long_lines() {
     let folder = TempDir::new().unwrap();
     let line = "é".repeat(3_000_000);
     fs::write(folder.path().join("one-line"), format!("{line}\nnext\n")).unwrap();
@@ -87,7 +87,7 @@ async fn what_is_read_stays_in_bounds_however_long_lines_are() {
 }
 
 #[tokio::test]
-async fn only_text_is_read_and_nothing_hangs() {
+async fn special_and_binary_files_are_refused_without_hanging() {
     let folder = TempDir::new().unwrap();
     make_pipe(&folder.path().join("pipe"));
     fs::create_dir(folder.path().join("folder")).unwrap();
@@ -133,7 +133,7 @@ async fn only_text_is_read_and_nothing_hangs() {
 }
 
 #[tokio::test]
-async fn a_written_file_keeps_its_permissions_and_leaves_nothing_beside_it() {
+async fn write_keeps_permissions_and_leaves_no_temp_files() {
     let folder = TempDir::new().unwrap();
     let script = folder.path().join("script");
     fs::write(&script, "old").unwrap();
@@ -186,7 +186,7 @@ async fn a_read_only_file_is_left_alone() {
 }
 
 #[tokio::test]
-async fn an_edit_changes_one_place_or_nothing() {
+async fn edit_changes_one_occurrence_or_nothing() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "one\r\ntwo\r\ntwo\r\n").unwrap();
@@ -216,7 +216,7 @@ async fn an_edit_changes_one_place_or_nothing() {
 }
 
 #[tokio::test]
-async fn changes_made_at_once_are_all_there_in_the_end() {
+async fn concurrent_edits_are_all_applied() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("file");
     let lines =
@@ -238,7 +238,7 @@ async fn changes_made_at_once_are_all_there_in_the_end() {
 }
 
 #[tokio::test]
-async fn what_is_too_long_is_not_written() {
+async fn too_long_content_is_not_written() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("long"), "a".repeat((16 << 20) + 1)).unwrap();
     let tools = standard(folder.path()).with_allowed(["write"]);
@@ -260,7 +260,7 @@ async fn what_is_too_long_is_not_written() {
 }
 
 #[tokio::test]
-async fn a_link_that_leaves_the_folder_is_refused() {
+async fn path_or_link_outside_the_folder_is_refused() {
     let (folder, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     fs::write(elsewhere.path().join("file"), "secret").unwrap();
     symlink(elsewhere.path(), folder.path().join("out")).unwrap();
@@ -295,7 +295,7 @@ async fn a_link_that_leaves_the_folder_is_refused() {
 }
 
 #[tokio::test]
-async fn a_path_that_leads_outside_by_the_time_the_call_runs_is_refused_then() {
+async fn path_outside_folder_at_run_time_is_refused() {
     let (folder, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let tools = standard(folder.path()).with_allowed(["write"]);
     let write = call("write", json!({"path": "sub/file", "content": "x"}));

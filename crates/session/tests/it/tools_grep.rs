@@ -36,7 +36,7 @@ async fn grep(folder: &Path, arguments: Value) -> String {
 }
 
 #[tokio::test]
-async fn lines_are_found_in_order_and_ignored_files_are_passed_over() {
+async fn grep_lists_matches_in_order_and_skips_ignored_files() {
     let folder = project();
     let found = grep(folder.path(), json!({"pattern": "^needle"})).await;
     let expected = "a/y.txt:2: needle\na/z.rs:1: needle\nb.rs:3: needle three\nbinary:1: needle\n";
@@ -82,7 +82,7 @@ async fn lines_are_found_in_order_and_ignored_files_are_passed_over() {
 }
 
 #[tokio::test]
-async fn a_path_that_is_not_there_is_an_error() {
+async fn grep_of_missing_path_is_an_error() {
     let folder = project();
     let output = run(
         &standard(folder.path()),
@@ -98,7 +98,7 @@ async fn a_path_that_is_not_there_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_long_line_is_shown_around_its_match_and_many_lines_stay_in_bounds() {
+async fn grep_cuts_long_lines_around_match_and_bounds_output() {
     let folder = TempDir::new().unwrap();
     let long = format!("{}needle{}", "é".repeat(100_000), "x".repeat(100_000));
     fs::write(folder.path().join("long"), &long).unwrap();
@@ -167,7 +167,7 @@ fn an_interrupted_search_ends() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn links_and_pipes_are_not_followed_and_leaving_the_folder_is_refused() {
+async fn grep_ignores_links_and_pipes_and_refuses_outside_paths() {
     let (folder, elsewhere) = (project(), TempDir::new().unwrap());
     fs::write(elsewhere.path().join("secret"), "needle").unwrap();
     std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("way-out")).unwrap();

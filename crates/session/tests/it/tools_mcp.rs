@@ -98,7 +98,7 @@ fn mcp_names(tools: &Tools) -> Vec<String> {
 // --- Offered tools, and results of calls ---
 
 #[tokio::test]
-async fn tools_are_listed_under_names_that_providers_take_and_called() {
+async fn mcp_tools_have_provider_safe_names_and_can_be_called() {
     let place = TestServer::new();
     let tools = place.tools().await;
     let expected = [
@@ -135,7 +135,7 @@ async fn tools_are_listed_under_names_that_providers_take_and_called() {
 }
 
 #[tokio::test]
-async fn an_error_is_an_error_and_a_long_output_is_cut() {
+async fn mcp_errors_are_errors_and_long_output_is_cut() {
     let tools = TestServer::new().tools().await;
     let fail = run(&tools, "mcp__test__fail", json!({})).await;
     assert_eq!(fail, Output::error("it does not work"));
@@ -147,7 +147,7 @@ async fn an_error_is_an_error_and_a_long_output_is_cut() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_fails_its_call_and_not_the_next() {
+async fn endless_mcp_response_fails_only_its_own_call() {
     let place = TestServer::new();
     let tools = place.tools().await;
     let endless = run(&tools, "mcp__test__endless", json!({})).await;
@@ -165,7 +165,7 @@ async fn an_answer_without_end_fails_its_call_and_not_the_next() {
 }
 
 #[tokio::test]
-async fn a_server_sees_no_hidden_variable_and_its_own_and_runs_in_the_folder() {
+async fn mcp_server_gets_its_variables_and_no_hidden_ones() {
     let place = TestServer::new();
     // Cargo gives both of them to tests.
     let tools = standard(place.path())
@@ -183,7 +183,7 @@ async fn a_server_sees_no_hidden_variable_and_its_own_and_runs_in_the_folder() {
 // --- Permissions ---
 
 #[tokio::test]
-async fn a_tool_runs_when_all_its_server_or_itself_is_allowed() {
+async fn mcp_tool_is_allowed_by_mcp_server_or_tool_name() {
     let table: [(&str, &[&str]); 5] = [
         ("mcp", &["mcp__test__echo", "mcp__test__fail"]),
         ("test", &["mcp__test__echo", "mcp__test__fail"]),
@@ -216,7 +216,7 @@ async fn a_tool_runs_when_all_its_server_or_itself_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_refused_call_is_said_as_that_of_a_command_and_a_person_is_asked_about_it() {
+async fn mcp_tool_call_can_be_refused_or_approved() {
     let place = TestServer::new();
     let tools = standard(place.path()).with_allowed(["mcp__test__fail"]);
     let (tools, _) = tools.with_servers(vec![place.server("")]).await;
@@ -248,7 +248,7 @@ async fn a_refused_call_is_said_as_that_of_a_command_and_a_person_is_asked_about
 }
 
 #[tokio::test]
-async fn what_running_twice_would_do_is_said_by_the_user_and_not_by_the_server() {
+async fn mcp_tool_effect_comes_from_user_and_not_from_server() {
     let place = TestServer::new();
     let tools = standard(place.path()).with_allowed(["mcp"]);
     let mut server = place.server("");
@@ -266,7 +266,7 @@ async fn what_running_twice_would_do_is_said_by_the_user_and_not_by_the_server()
 // --- Servers that break ---
 
 #[tokio::test]
-async fn a_server_that_dies_fails_its_call_and_is_there_again_for_the_next() {
+async fn dead_mcp_server_fails_its_call_and_restarts_for_next() {
     let place = TestServer::new();
     let tools = place.tools().await;
     let died = run(&tools, "mcp__test__die", json!({})).await;
@@ -279,7 +279,7 @@ async fn a_server_that_dies_fails_its_call_and_is_there_again_for_the_next() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_again_and_again_is_given_up() {
+async fn mcp_server_is_given_up_after_three_starts() {
     let place = TestServer::new();
     let tools = place.tools().await;
     for _ in 0..3 {
@@ -293,7 +293,7 @@ async fn a_server_that_dies_again_and_again_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_server_that_ended_between_two_calls_is_started_without_a_word() {
+async fn mcp_server_that_died_between_calls_restarts_silently() {
     let place = TestServer::new();
     let tools = place.tools().await;
     let pid = place.pids().remove(0).parse().unwrap();
@@ -308,7 +308,7 @@ async fn a_server_that_ended_between_two_calls_is_started_without_a_word() {
 }
 
 #[tokio::test]
-async fn servers_that_do_not_start_are_named_and_cost_only_their_own_tools() {
+async fn failed_mcp_servers_are_named_and_others_still_work() {
     let place = TestServer::new();
     let tools = standard(place.path()).with_allowed(["mcp"]);
     let named = |name: &str, server: ServerConfig| {
@@ -349,7 +349,7 @@ async fn servers_that_do_not_start_are_named_and_cost_only_their_own_tools() {
 
 // The clock jumps ahead while the server says nothing.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_nothing_is_not_waited_for_without_end() {
+async fn silent_mcp_server_times_out_at_start() {
     let place = TestServer::new();
     let tools = standard(place.path()).with_allowed(["mcp"]);
     let (tools, problems) = tools.with_servers(vec![place.server("mute")]).await;
@@ -363,7 +363,7 @@ async fn a_server_that_says_nothing_is_not_waited_for_without_end() {
 // --- Closing ---
 
 #[tokio::test]
-async fn a_call_that_hangs_is_cancelled_within_a_moment_and_the_server_is_told() {
+async fn hanging_mcp_call_is_cancelled_and_server_is_notified() {
     for mode in ["", "stubborn"] {
         let place = TestServer::new();
         let tools = standard(place.path()).with_allowed(["mcp"]);
@@ -402,7 +402,7 @@ async fn a_call_that_hangs_is_cancelled_within_a_moment_and_the_server_is_told()
 }
 
 #[tokio::test]
-async fn a_call_takes_as_long_as_its_server_may_and_no_longer() {
+async fn mcp_call_times_out_after_server_timeout() {
     let place = TestServer::new();
     let tools = standard(place.path()).with_allowed(["mcp"]);
     let mut server = place.server("");
@@ -416,7 +416,7 @@ async fn a_call_takes_as_long_as_its_server_may_and_no_longer() {
 }
 
 #[tokio::test]
-async fn servers_end_with_the_tools_whether_they_are_closed_or_forgotten() {
+async fn mcp_servers_end_when_tools_are_closed_or_dropped() {
     for mode in ["", "stubborn"] {
         let place = TestServer::new();
         let tools = standard(place.path()).with_allowed(["mcp"]);
@@ -470,7 +470,7 @@ async fn after_a_restart(effect: Option<Effect>) -> (TestServer, Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_call_that_a_restart_interrupted_is_not_made_again() {
+async fn mcp_call_interrupted_by_restart_is_not_repeated() {
     let (place, said) = after_a_restart(None).await;
     assert_eq!(place.recorded(), ["once"]);
     let told = "first! it was interrupted by a restart and may have partly run, or may still be running; it was not run again";
@@ -478,7 +478,7 @@ async fn a_call_that_a_restart_interrupted_is_not_made_again() {
 }
 
 #[tokio::test]
-async fn a_call_that_the_user_calls_harmless_is_made_again_after_a_restart() {
+async fn idempotent_mcp_call_is_repeated_after_restart() {
     let (place, said) = after_a_restart(Some(Effect::Idempotent)).await;
     assert_eq!(place.recorded(), ["once", "once"]);
     assert_eq!(said[2], "first: done at last");

@@ -37,7 +37,7 @@ fn write_over(path: &Path, content: &[u8]) {
 }
 
 #[test]
-fn what_was_kept_is_found_by_its_hash() {
+fn artifact_is_read_back_by_its_hash() {
     let (folder, artifacts) = kept();
     assert_eq!(artifacts.put(b"abc").unwrap(), (ABC.to_owned(), 3));
     assert_eq!(artifacts.put(b"").unwrap(), (EMPTY.to_owned(), 0));
@@ -51,7 +51,7 @@ fn what_was_kept_is_found_by_its_hash() {
 }
 
 #[test]
-fn damage_is_an_error_that_names_the_file_and_keeping_it_again_heals_a_wrong_size() {
+fn damaged_artifact_is_an_error_and_put_repairs_size() {
     let (_folder, artifacts) = kept();
     artifacts.put(b"abc").unwrap();
     let place = artifacts.path(ABC).unwrap();
@@ -68,7 +68,7 @@ fn damage_is_an_error_that_names_the_file_and_keeping_it_again_heals_a_wrong_siz
 }
 
 #[test]
-fn what_is_no_hash_leads_nowhere() {
+fn invalid_hash_is_an_error() {
     let (_folder, artifacts) = kept();
     let upper = ABC.to_uppercase();
     let dots = format!("../{}", &ABC[3..]);
@@ -86,7 +86,7 @@ fn what_is_no_hash_leads_nowhere() {
 }
 
 #[test]
-fn many_that_keep_the_same_at_once_all_find_it() {
+fn concurrent_puts_of_same_content_succeed() {
     let (folder, artifacts) = kept();
     let long = b"the same for all ".repeat(5_000);
     std::thread::scope(|scope| {
@@ -106,7 +106,7 @@ fn many_that_keep_the_same_at_once_all_find_it() {
 }
 
 #[test]
-fn only_what_is_unused_and_old_is_removed() {
+fn only_unused_old_artifacts_are_removed() {
     const GRACE: Duration = Duration::from_secs(3600);
     let (folder, artifacts) = kept();
     let kept = folder.path().join("artifacts");
@@ -135,7 +135,7 @@ fn only_what_is_unused_and_old_is_removed() {
 
 #[cfg(unix)]
 #[test]
-fn everything_is_private_and_nothing_is_written_again() {
+fn artifacts_are_private_and_not_rewritten() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let folder = TempDir::new().unwrap();
     let kept = folder.path().join("artifacts");
@@ -165,7 +165,7 @@ const PLACE: &str = "OUTLAST_TEST_ARTIFACTS";
     clippy::disallowed_methods,
     reason = "it is told by its parent where to work"
 )]
-fn a_process_that_can_write_little() {
+fn child_process_with_file_size_limit() {
     // In the run of all tests there is nothing to do.
     let Some(place) = std::env::var_os(PLACE) else {
         return;
@@ -179,14 +179,14 @@ fn a_process_that_can_write_little() {
 
 #[cfg(unix)]
 #[test]
-fn a_write_that_fails_midway_leaves_nothing_behind_and_the_next_one_works() {
+fn failed_put_leaves_nothing_and_next_put_works() {
     let (folder, artifacts) = kept();
     let place = folder.path().join("artifacts");
     let child = std::process::Command::new("sh")
         // The signal for a file that grows too long is ignored: the write is to fail instead.
         .args(["-c", r#"trap "" 25; ulimit -f 64; exec "$@""#, "sh"])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "artifacts::a_process_that_can_write_little"])
+        .args(["--exact", "artifacts::child_process_with_file_size_limit"])
         .env(PLACE, &place)
         .output()
         .unwrap();

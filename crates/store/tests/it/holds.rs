@@ -44,7 +44,7 @@ fn put(holds: &Holds, row: &Row) {
 }
 
 #[tokio::test]
-async fn what_was_handed_in_is_found_again() {
+async fn holds_are_read_back_after_reopen() {
     let place = TestFolder::new();
     let opened = place.open();
     assert_eq!(opened.rows, []);
@@ -71,7 +71,7 @@ async fn what_was_handed_in_is_found_again() {
 }
 
 #[tokio::test]
-async fn it_is_on_the_disk_soon_after_it_was_handed_in() {
+async fn put_reaches_disk_soon_without_flush() {
     let place = TestFolder::new();
     let holds = place.open().holds;
     let reader = rusqlite::Connection::open(place.path()).unwrap();
@@ -130,7 +130,7 @@ fn spoil(path: &Path) {
 }
 
 #[tokio::test]
-async fn a_file_that_is_taken_away_or_spoilt_meanwhile_is_made_anew_and_said() {
+async fn deleted_or_damaged_file_is_recreated_and_reported() {
     for damage in [
         |path: &Path| std::fs::remove_file(path).unwrap(),
         |path: &Path| {
@@ -162,7 +162,7 @@ async fn a_file_that_is_taken_away_or_spoilt_meanwhile_is_made_anew_and_said() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_an_error() {
+fn unopenable_file_is_an_error() {
     let place = TestFolder::new();
     std::fs::create_dir(place.path()).unwrap();
     assert!(matches!(open(&place.path()), Err(Error::File { .. })));
@@ -198,7 +198,7 @@ const PLACE: &str = "OUTLAST_TEST_HOLDS";
     clippy::print_stderr,
     reason = "its parent tells it where to work, and hears of it"
 )]
-async fn a_gateway_of_its_own() {
+async fn child_process_writing_holds() {
     // In the run of all tests there is nothing to do.
     let Some(path) = std::env::var_os(PLACE) else {
         return;
@@ -212,10 +212,10 @@ async fn a_gateway_of_its_own() {
 }
 
 #[tokio::test]
-async fn one_process_has_it_and_what_it_was_told_is_written_outlives_its_death() {
+async fn file_has_one_owner_and_flushed_rows_survive_kill() {
     let place = TestFolder::new();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "holds::a_gateway_of_its_own"])
+        .args(["--exact", "holds::child_process_writing_holds"])
         .args(["--nocapture", "--test-threads=1"])
         .env(PLACE, place.path())
         .stdout(Stdio::null())

@@ -80,7 +80,7 @@ async fn fail(store: &Store) {
 }
 
 #[tokio::test]
-async fn what_one_learns_all_know_and_are_told() {
+async fn failure_is_visible_to_other_connections() {
     let file = File::new();
     let (one, other) = (file.open(), file.open());
     assert!(other.has_external_changes().await.unwrap());
@@ -96,7 +96,7 @@ async fn what_one_learns_all_know_and_are_told() {
 }
 
 #[tokio::test]
-async fn of_two_that_ask_at_once_one_probes() {
+async fn concurrent_requests_get_only_one_probe() {
     let file = File::new();
     let (one, other) = (file.open(), file.open());
     fail(&one).await;
@@ -109,7 +109,7 @@ async fn of_two_that_ask_at_once_one_probes() {
 }
 
 #[tokio::test]
-async fn an_old_fence_changes_nothing() {
+async fn report_with_old_fence_is_ignored() {
     let file = File::new();
     let (one, other) = (file.open(), file.open());
     fail(&one).await;
@@ -127,7 +127,7 @@ async fn an_old_fence_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_probe_that_is_given_up_makes_room_at_once() {
+async fn abandoned_probe_is_free_at_once() {
     let file = File::new();
     let store = file.open();
     fail(&store).await;
@@ -148,7 +148,7 @@ async fn a_probe_that_is_given_up_makes_room_at_once() {
 }
 
 #[tokio::test]
-async fn the_dead_leave_the_line() {
+async fn dead_waiters_leave_queue() {
     let file = File::new();
     let store = file.open();
     fail(&store).await;
@@ -175,7 +175,7 @@ async fn the_dead_leave_the_line() {
 }
 
 #[tokio::test]
-async fn blocks_are_shared_and_end() {
+async fn account_blocks_are_shared_and_expire() {
     let file = File::new();
     let (one, other) = (file.open(), file.open());
     let block = Block {
@@ -203,7 +203,7 @@ async fn blocks_are_shared_and_end() {
 }
 
 #[tokio::test]
-async fn seats_are_counted_over_all_and_lost_by_the_dead() {
+async fn permits_are_counted_across_processes_and_expire() {
     let file = File::new();
     let (one, other) = (file.open(), file.open());
     let taken = |store: &Store, holder: &'static str, now| {
@@ -254,7 +254,7 @@ async fn a_damaged_file_is_kept_and_replaced() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_is_an_error_and_not_a_wait_without_end() {
+async fn directory_or_newer_format_is_an_error() {
     let file = File::new();
     std::fs::create_dir(&file.path).unwrap();
     assert!(matches!(Store::open(&file.path), Err(Error::File { .. })));
@@ -271,7 +271,7 @@ async fn what_cannot_be_used_is_an_error_and_not_a_wait_without_end() {
 }
 
 #[tokio::test]
-async fn a_file_that_somebody_holds_is_an_error_after_a_while() {
+async fn locked_file_is_an_error_after_timeout() {
     let file = File::new();
     let store = file.open();
     let holder = rusqlite::Connection::open(&file.path).unwrap();

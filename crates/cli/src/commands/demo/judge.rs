@@ -160,12 +160,12 @@ mod tests {
     }
 
     #[test]
-    fn what_went_as_it_should_holds() {
+    fn judge_accepts_expected_record() {
         assert_eq!(broken(|_| {}), [""; 0]);
     }
 
     #[test]
-    fn a_tool_that_ran_twice_is_found() {
+    fn judge_reports_tool_that_ran_twice() {
         let found = broken(|record| record.tool_runs.push("ran".to_owned()));
         assert_eq!(
             found,
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_too_many_is_found() {
+    fn judge_reports_surplus_request() {
         let found = broken(|record| record.requests = 4);
         assert_eq!(
             found,
@@ -183,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_ended_early_is_found() {
+    fn judge_reports_wait_that_ended_early() {
         let found = broken(|record| record.last_wait_end = Some(Duration::from_secs(19_000)));
         assert_eq!(found, ["It asked before its time had come."]);
     }
 
     #[test]
-    fn words_that_are_missing_or_come_twice_are_found() {
+    fn judge_reports_missing_or_repeated_words() {
         for text in ["The line is in the", "The line line is in the file."] {
             let found = broken(|record| record.text = text.to_owned());
             assert_eq!(

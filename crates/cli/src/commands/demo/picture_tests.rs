@@ -75,17 +75,17 @@ fn shown(records: &[Record], columns: usize) -> String {
 }
 
 #[test]
-fn a_wide_picture_has_a_row_for_each_scene() {
+fn wide_picture_has_row_per_scene() {
     insta::assert_snapshot!(shown(&outage(), 100));
 }
 
 #[test]
-fn a_picture_of_sixty_columns_has_the_same_rows() {
+fn sixty_column_picture_has_same_rows() {
     insta::assert_snapshot!(shown(&outage(), 60));
 }
 
 #[test]
-fn no_width_and_no_record_breaks_the_picture() {
+fn picture_never_panics_at_any_width_or_without_records() {
     let empty = [record("empty", &[])];
     for columns in 1..130 {
         shown(&outage(), columns);
@@ -95,7 +95,7 @@ fn no_width_and_no_record_breaks_the_picture() {
 }
 
 #[test]
-fn what_happened_twice_is_counted() {
+fn totals_count_repeated_tool_runs_and_words() {
     let mut records = outage();
     records[0].text = "two words words two two".to_owned();
     records[2].tool_runs.push("the tool ran".to_owned());
@@ -107,14 +107,14 @@ fn what_happened_twice_is_counted() {
 }
 
 #[test]
-fn a_wait_that_a_kill_interrupts_is_one_wait() {
+fn wait_interrupted_by_kill_counts_as_one_wait() {
     let waits = outage()[2].waits();
     assert_eq!(join_durations(&waits), "5h");
     assert_eq!(join_durations(&outage()[0].waits()), "5s, 10s and 45s");
 }
 
 #[test]
-fn the_drawing_says_the_same() {
+fn svg_drawing_contains_labels_and_totals() {
     let records = outage();
     let totals = Totals::from_records(&records, Duration::from_secs(93));
     let svg = crate::commands::demo::drawing::svg(&records, &totals).unwrap();

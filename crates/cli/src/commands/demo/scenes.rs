@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_takes_about_ninety_seconds_and_much_less_for_those_who_do_not_read() {
+    fn demo_takes_about_90s_at_reading_pace_and_15s_when_fast() {
         let planned = Pace::Reading.planned_duration().as_secs();
         assert!((75..=105).contains(&planned), "{planned}s");
         let fast = Pace::Fast.planned_duration().as_secs();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_agent_is_back_before_its_wait_is_over() {
+    fn killed_agent_restarts_before_its_wait_ends() {
         for scene in &SCENES {
             if let SceneKind::Killed { after, gone } = scene.kind {
                 let last = scene.expected_waits.last().copied().unwrap_or_default();

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_gets_a_line_in_place_that_leaves_nothing_behind() {
+    fn terminal_status_is_redrawn_in_place_and_cleared() {
         let clear = "\r\u{1b}[2K";
         let expected = format!(
             "{clear}  1s left{clear}  ⚠ word word word word word word\n    word word word\n\
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_gets_lines_and_no_escapes() {
+    fn pipe_gets_plain_text_without_escapes() {
         let line = "  ⚠ word word word word word word word word word\n";
         assert_eq!(shown(None), line);
     }

@@ -16,22 +16,22 @@ fn all(shell: EnvFormat) -> String {
 }
 
 #[test]
-fn every_agent_is_told_of_in_sh() {
+fn env_output_covers_every_agent_in_sh() {
     insta::assert_snapshot!(all(EnvFormat::Sh));
 }
 
 #[test]
-fn every_agent_is_told_of_in_fish() {
+fn env_output_covers_every_agent_in_fish() {
     insta::assert_snapshot!(all(EnvFormat::Fish));
 }
 
 #[test]
-fn every_agent_is_told_of_in_json() {
+fn env_output_covers_every_agent_in_json() {
     insta::assert_snapshot!(all(EnvFormat::Json));
 }
 
 #[test]
-fn a_value_is_quoted_when_a_shell_would_take_it_apart() {
+fn value_is_quoted_when_shell_would_split_or_expand_it() {
     let table = [
         ("http://host:1/v1", "http://host:1/v1", "http://host:1/v1"),
         ("a b", "'a b'", "'a b'"),
@@ -49,7 +49,7 @@ fn a_value_is_quoted_when_a_shell_would_take_it_apart() {
 }
 
 #[test]
-fn a_chatgpt_login_is_answered_at_another_path() {
+fn chatgpt_upstream_uses_codex_path() {
     let chatgpt = Upstream::Url("https://chatgpt.com/".to_owned());
     assert_eq!(openai_path(&chatgpt), "/backend-api/codex");
     let other = Upstream::Url("https://example.com".to_owned());

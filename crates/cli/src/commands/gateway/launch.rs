@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proxy_of_the_environment_does_not_stand_between_us() {
+    fn no_proxy_includes_loopback_when_proxy_is_set() {
         let with = |known: &'static [(&str, &str)]| {
             no_proxy_variables(move |name| {
                 let found = known.iter().find(|(known, _)| *known == name);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_known_by_the_name_of_its_file() {
+    fn agent_is_recognized_by_program_file_name() {
         let table = [
             ("claude", Agent::Known(AgentName::Claude)),
             ("/opt/x/codex", Agent::Known(AgentName::Codex)),

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_to_requests_is_said_in_short_lines() {
+    fn request_events_render_as_short_log_lines() {
         let at = Timestamp::from_millis(1_800_000_000_000);
         let waiting = |cause, attempt, wake| EventKind::Waiting {
             cause,
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_to_the_gateway_is_said_in_short_lines() {
+    fn gateway_events_render_as_short_log_lines() {
         let listening = EventKind::Listening {
             address: "127.0.0.1:4180".parse().unwrap(),
             version: "0.1.0",
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_made_of_what_is_not_for_people() {
+    fn failed_attempt_event_prints_nothing() {
         let failed = EventKind::AttemptFailed {
             cause: Cause::Overloaded,
             attempt: 1,

@@ -72,7 +72,7 @@ fn known(home: &Path, address: SocketAddr) -> Registration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waits_at_a_gateway_is_seen_and_steered() {
+async fn waiting_request_can_be_listed_retried_and_cancelled() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let (address, _left) = start(home).await;
@@ -127,7 +127,7 @@ async fn what_waits_at_a_gateway_is_seen_and_steered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_does_not_answer_is_said_to_be_one() {
+async fn unreachable_gateway_is_listed_with_its_problem() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     assert_eq!(gateways(home).await, [json!(null); 0]);

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn one_for_everybody_comes_before_those_for_a_program() {
+    fn shared_gateway_takes_precedence_over_program_gateways() {
         let port = |found: Vec<RunningGateway>| select_one(found).map(|one| one.address.port());
         assert_eq!(port(vec![gateway(1, true)]).unwrap(), 1);
         let beside = vec![gateway(1, true), gateway(2, false), gateway(3, true)];

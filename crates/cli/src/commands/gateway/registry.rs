@@ -154,7 +154,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_gateway_is_known_while_it_runs() {
+    fn gateway_is_registered_while_it_runs() {
         let home = tempfile::tempdir().unwrap();
         let which = |port| GatewaySelector { port };
         assert!(select(home.path(), which(None)).is_err());
@@ -173,7 +173,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_a_dead_gateway_left_is_removed() {
+    fn registration_of_dead_gateway_is_removed() {
         let home = tempfile::tempdir().unwrap();
         // No process has that id.
         let dead = Registration::register(home.path(), &gateway(4180, 0x7fff_fffe)).unwrap();
@@ -183,7 +183,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn nobody_else_can_read_it() {
+    fn registration_file_is_private_to_owner() {
         use std::os::unix::fs::PermissionsExt;
         let home = tempfile::tempdir().unwrap();
         let left = Registration::register(home.path(), &gateway(4180, std::process::id())).unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_listens_everywhere_is_reached_on_this_machine() {
+    fn wildcard_address_maps_to_loopback_url() {
         let table = [
             ("0.0.0.0:80", "http://127.0.0.1:80"),
             ("[::]:80", "http://[::1]:80"),

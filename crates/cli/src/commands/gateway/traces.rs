@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_a_name_and_a_value_that_may_hold_blanks() {
+    fn header_value_is_decoded_and_hidden_from_errors() {
         let read = |text: &str| header(&SecretString::from(text.to_owned()));
         let (name, value) = read("authorization=Basic%20abc==").unwrap();
         assert_eq!(

@@ -58,12 +58,12 @@ fn lines(status: &Value, columns: usize) -> String {
 }
 
 #[test]
-fn a_busy_gateway_is_seen_whole() {
+fn busy_gateway_view_shows_all_sections() {
     insta::assert_snapshot!([lines(&busy(), 1000), lines(&busy(), 40)].join("\n\n"));
 }
 
 #[test]
-fn a_gateway_that_has_nothing_to_do_is_one_line() {
+fn idle_gateway_view_is_one_line() {
     let mut idle = busy();
     for list in ["accounts", "gates", "waiting"] {
         idle[list] = json!([]);

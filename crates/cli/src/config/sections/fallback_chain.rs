@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_known_provider_before_the_first_colon_is_one() {
+    fn model_entry_takes_only_known_provider_as_prefix() {
         let table = [
             ("m", place(Provider::OpenAi, "m")),
             ("llama3:8b", place(Provider::OpenAi, "llama3:8b")),

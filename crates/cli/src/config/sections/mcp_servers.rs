@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_split_at_spaces_and_not_in_quotes() {
+    fn command_line_splits_at_unquoted_spaces() {
         let table: [(&str, &[&str]); 6] = [
             ("npx  -y server", &["npx", "-y", "server"]),
             (r#"run "a b" 'c "d'"#, &["run", "a b", "c \"d"]),

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_told_as_it_was_meant() {
+    fn displayed_duration_is_rounded() {
         let said = |millis| rounded(Duration::from_millis(millis)).to_string();
         let table = [
             (299_990, "5m"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_is_told_both_ways() {
+    fn model_switch_away_and_back_are_printed() {
         let said = |body: &Body| line(body, "a", NOW).unwrap();
         let away = said(&switched(("a", "b"), Some(Cause::Overloaded), Some(300)));
         let expected = "⚠ Server overloaded: b is asked instead of a for 5m, until ";
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_wanted_is_told_by_who_did_it() {
+    fn manual_compaction_prints_nothing_and_automatic_does() {
         let ended = |reason| Body::AutoCompactionEnded {
             reason,
             before: 900,

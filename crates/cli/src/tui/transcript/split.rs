@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_and_no_part_is_long_whatever_comes_in() {
+    fn parts_lose_no_text_and_stay_bounded() {
         let texts = [
             "A sentence of a paragraph.\n\n".repeat(3000),
             format!("```rust\n{}```\n", "let a = 1;\n".repeat(3000)),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_cut_between_its_lines_and_each_part_knows_its_opening() {
+    fn code_splits_between_lines_and_parts_keep_opening_fence() {
         let text = format!(
             "Look:\n\n~~~~rust\n{}~~~~\nEnd",
             "~~~ a line\n".repeat(1000)
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_ends_only_with_one_of_its_own_kind_and_length() {
+    fn fence_closes_only_with_same_kind_and_enough_length() {
         let table = [
             ("```", "```\n", true),
             ("```", "~~~\n", false),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_not_cut_between_its_items_as_long_as_it_is_not_too_long() {
+    fn list_below_size_limit_is_not_split() {
         let text = "1. an item\n\n   its second paragraph\n\n".repeat(500);
         assert_eq!(
             parts(&text[..MAX_PART_BYTES - 100], 9, Kind::Markdown).len(),

@@ -96,7 +96,7 @@ fn long() -> Transcript {
 // --- Bounded work ---
 
 #[test]
-fn the_first_frame_of_a_long_conversation_costs_one_screen() {
+fn first_frame_of_long_conversation_lays_out_one_screen() {
     let mut transcript = long();
     let cost = transcript.cost(SCREEN);
     assert!((1..=ROWS).contains(&cost.blocks), "{cost:?}");
@@ -110,7 +110,7 @@ fn the_first_frame_of_a_long_conversation_costs_one_screen() {
 /// Moving by `n` lines brings at most `n` new blocks onto the screen, because each has at least a line. In addition,
 /// the new first block may have been passed.
 #[test]
-fn each_step_costs_at_most_the_lines_it_moves_by() {
+fn scroll_lays_out_at_most_the_lines_it_moves_by() {
     let mut transcript = long();
     transcript.frame(SCREEN);
     let page = isize::try_from(ROWS).unwrap() - 1;
@@ -123,7 +123,7 @@ fn each_step_costs_at_most_the_lines_it_moves_by() {
 }
 
 #[test]
-fn jumping_to_the_beginning_and_to_the_end_costs_one_screen_each() {
+fn jump_to_beginning_or_end_lays_out_one_screen() {
     let mut transcript = long();
     transcript.frame(SCREEN);
     transcript.go_to_beginning();
@@ -136,7 +136,7 @@ fn jumping_to_the_beginning_and_to_the_end_costs_one_screen_each() {
 }
 
 #[test]
-fn a_resize_costs_what_is_seen_and_what_is_at_the_end() {
+fn resize_lays_out_only_visible_and_last_blocks() {
     let mut transcript = long();
     transcript.frame(SCREEN);
     transcript.scroll(-5000);
@@ -149,7 +149,7 @@ fn a_resize_costs_what_is_seen_and_what_is_at_the_end() {
 }
 
 #[test]
-fn what_is_far_from_the_screen_is_not_kept() {
+fn layout_cache_evicts_blocks_far_from_screen() {
     let mut transcript = long();
     for _ in 0..400 {
         transcript.scroll(-200);
@@ -186,7 +186,7 @@ fn most_for_a_frame(unit: &str, say: fn(&mut Transcript, &str), bytes: usize) ->
 }
 
 #[test]
-fn what_comes_in_is_laid_out_in_its_last_part_only_whatever_it_is() {
+fn streamed_text_lays_out_only_its_last_part() {
     let code = "```rust\n".to_owned() + &"let answer = 42; // a line of code\n".repeat(40_000);
     let (long, longest) = (split::SOFT_PART_LIMIT, split::MAX_PART_BYTES);
     type Say = fn(&mut Transcript, &str);
@@ -217,7 +217,7 @@ fn what_comes_in_is_laid_out_in_its_last_part_only_whatever_it_is() {
 }
 
 #[test]
-fn an_answer_that_came_as_a_whole_is_shown_to_its_end() {
+fn completion_added_at_once_is_shown_to_its_end() {
     let mut transcript = Transcript::default();
     let code = "a line of code\n".repeat(60_000);
     transcript.answer(&format!("```\n{code}the end\n```\n"));
@@ -233,7 +233,7 @@ fn an_answer_that_came_as_a_whole_is_shown_to_its_end() {
 // --- Parts ---
 
 #[test]
-fn a_long_text_looks_as_if_it_had_not_been_cut() {
+fn split_text_renders_like_unsplit_text() {
     let code = "fn main() {}\n\n".repeat(800);
     let prose = "Some words of a paragraph.\n\n## A heading\n\n* one\n* two\n\n".repeat(300);
     let texts = [
@@ -260,7 +260,7 @@ fn a_long_text_looks_as_if_it_had_not_been_cut() {
 }
 
 #[test]
-fn a_notice_within_an_answer_leaves_its_code_code() {
+fn notice_inside_code_block_keeps_code_formatting() {
     let mut transcript = Transcript::default();
     transcript.answer("Look:\n\n```\n# one\n");
     transcript.notice(Tone::Faint, "something");
@@ -282,7 +282,7 @@ fn a_notice_within_an_answer_leaves_its_code_code() {
 }
 
 #[test]
-fn the_lines_of_a_thought_are_counted_in_all_its_parts() {
+fn thought_line_count_covers_all_parts() {
     let mut transcript = Transcript::default();
     let line = "what a thought, and it goes on\n";
     for piece in line.repeat(1000).as_bytes().chunks(11) {
@@ -297,7 +297,7 @@ fn the_lines_of_a_thought_are_counted_in_all_its_parts() {
 }
 
 #[test]
-fn what_was_retracted_says_so_once_and_a_call_of_it_is_another() {
+fn retracted_blocks_are_marked_once_and_calls_not_reused() {
     let mut transcript = Transcript::default();
     transcript.answer("kept");
     transcript.settle();
@@ -333,7 +333,7 @@ fn what_was_retracted_says_so_once_and_a_call_of_it_is_another() {
 }
 
 #[test]
-fn a_call_that_is_told_again_is_one_call_and_ends_with_its_turn() {
+fn repeated_call_is_shown_once_and_ends_with_its_turn() {
     let mut transcript = Transcript::default();
     transcript.call(&call("1"));
     transcript.call(&call("1"));
@@ -350,7 +350,7 @@ fn a_call_that_is_told_again_is_one_call_and_ends_with_its_turn() {
 }
 
 #[test]
-fn of_what_is_long_it_is_told_how_much_is_not_shown() {
+fn truncated_text_shows_hidden_line_count() {
     let mut transcript = Transcript::default();
     let words = "word ".repeat(100);
     transcript.user(&format!("{words}\n{words}\n{words}\nend"));
@@ -369,7 +369,7 @@ fn of_what_is_long_it_is_told_how_much_is_not_shown() {
 }
 
 #[test]
-fn names_of_tools_are_cleaned() {
+fn tool_names_are_sanitized() {
     let mut transcript = Transcript::default();
     transcript.call(&ToolCall {
         name: "ba\u{1b}[31msh\u{202e}\nx".to_owned(),
@@ -398,7 +398,7 @@ fn a_click_below_the_transcript_opens_nothing() {
 }
 
 #[test]
-fn the_place_that_is_read_stays_while_more_comes_in() {
+fn scroll_position_is_stable_while_text_arrives() {
     for unit in [
         "Some words.\n\n",
         "```\ncode\n",
@@ -423,7 +423,7 @@ fn the_place_that_is_read_stays_while_more_comes_in() {
 }
 
 #[test]
-fn the_place_that_is_read_stays_when_it_is_beyond_a_cut() {
+fn scroll_position_is_stable_across_split() {
     let mut transcript = Transcript::default();
     transcript.answer(&"Some words.\n\n".repeat(150));
     transcript.answer(&"word ".repeat(400));
@@ -471,7 +471,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_seen_is_always_a_window_of_the_whole(
+    fn frame_is_always_a_window_of_full_transcript(
         mut transcript in anything(),
         steps in collection::vec((-90isize..90, 0..30u16), 1..25),
     ) {

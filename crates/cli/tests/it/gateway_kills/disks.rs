@@ -81,7 +81,7 @@ fn serves(
 }
 
 #[test]
-fn a_disk_that_takes_nothing_stops_no_request() {
+fn request_succeeds_when_nothing_can_be_stored() {
     // No file may grow beyond half a kilobyte; writes are refused as on a full disk.
     let said = serves(
         "nothing",
@@ -95,7 +95,7 @@ fn a_disk_that_takes_nothing_stops_no_request() {
 }
 
 #[test]
-fn a_disk_that_takes_some_stops_no_request() {
+fn request_succeeds_when_its_body_cannot_be_stored() {
     // The database has room, a large request has not: it is refused in the middle.
     for kib in [1536, 2560] {
         let limit = format!("trap '' XFSZ; ulimit -f {}", kib * 2);
@@ -126,7 +126,7 @@ fn mounted(script: &str, command: &Command) -> Command {
 }
 
 #[test]
-fn a_home_on_a_full_disk_stops_no_request() {
+fn request_succeeds_when_home_disk_is_full() {
     if !is_root() {
         return;
     }
@@ -144,7 +144,7 @@ fn a_home_on_a_full_disk_stops_no_request() {
 }
 
 #[test]
-fn a_home_that_is_read_only_stops_no_request() {
+fn request_succeeds_when_home_is_read_only() {
     let prepare = |outlast: &Outlast| {
         // Create the home first with another gateway.
         Gateway::start(outlast, "mock:ok").kill();
@@ -164,7 +164,7 @@ fn a_home_that_is_read_only_stops_no_request() {
 }
 
 #[test]
-fn without_free_descriptors_it_lives_on_and_serves_when_there_are_some_again() {
+fn gateway_recovers_from_exhausted_file_descriptors() {
     let outlast = Outlast::new();
     let command = command(&outlast, free_port(), &["--upstream", "mock:ok"]);
     let gateway = Gateway::by(&mut run_script_before("ulimit -n 64", &command));

@@ -46,7 +46,7 @@ fn first_bytes(asking: &mut PendingRequest) {
 }
 
 #[test]
-fn an_answer_under_way_ends_whole_and_nobody_else_is_let_in() {
+fn drain_finishes_active_response_and_refuses_new_clients() {
     let outlast = outlast("1");
     let (upstream, finish) = halting();
     let mut gateway = Gateway::start(&outlast, &upstream);
@@ -73,7 +73,7 @@ fn rest(mut asking: PendingRequest) -> String {
 }
 
 #[test]
-fn an_answer_that_does_not_end_is_cut_off_at_the_limit_and_not_as_if_it_were_whole() {
+fn drain_timeout_aborts_response_as_incomplete() {
     let outlast = outlast("1");
     outlast.write("home/outlast.toml", "[gateway]\ndrain = \"1s\"\n");
     let (upstream, _never) = halting();
@@ -154,7 +154,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn what_waits_is_sent_back_in_its_clients_own_way_and_goes_on_afterwards() {
+fn drained_request_is_returned_for_retry_and_resumed() {
     let mock = MockServer::start_in(outlast("100"));
     mock.control("POST", "/_outlast/script", r#"{"script":"outage:86400"}"#);
     let (outlast, port) = (&mock.outlast, free_port());
@@ -192,7 +192,7 @@ fn what_waits_is_sent_back_in_its_clients_own_way_and_goes_on_afterwards() {
 }
 
 #[test]
-fn settings_that_are_broken_change_nothing_and_good_ones_do() {
+fn reload_ignores_broken_settings_and_applies_valid_ones() {
     let outlast = outlast("1");
     let said = |words: &'static str| {
         provider(move |_, mut stream: TcpStream| {

@@ -53,7 +53,7 @@ fn real_time() -> Outlast {
 }
 
 #[test]
-fn clients_that_read_slowly_or_never_cost_no_memory() {
+fn slow_clients_stay_within_memory_limit() {
     let outlast = real_time();
     let (upstream, taken) = endless(STREAMED.to_owned(), word(&"x".repeat(4000)));
     let gateway = gateway(&outlast, upstream);
@@ -77,7 +77,7 @@ fn clients_that_read_slowly_or_never_cost_no_memory() {
 }
 
 #[test]
-fn answers_without_measure_cost_no_memory() {
+fn endless_responses_stay_within_memory_limit() {
     let json = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n";
     let error = "HTTP/1.1 400 No\r\nconnection: close\r\n\r\n";
     for (name, first, piece, body) in [
@@ -170,7 +170,7 @@ fn answers_without_measure_cost_no_memory() {
 }
 
 #[test]
-fn requests_without_measure_cost_no_memory() {
+fn oversized_requests_stay_within_memory_limit() {
     let outlast = real_time();
     outlast.write("home/outlast.toml", "[gateway]\nmax_body = \"8MiB\"\n");
     let upstream = provider(|_, mut stream: TcpStream| {

@@ -81,7 +81,7 @@ fn killed_in_a_wait(path: &str, between: impl Fn(&Outlast)) -> (MockServer, Http
 }
 
 #[test]
-fn a_wait_goes_on_after_a_kill_in_every_dialect() {
+fn killed_gateway_resumes_wait_in_every_dialect() {
     for path in ["/v1/messages", "/v1/chat/completions", "/v1/responses"] {
         let (mock, answer) = killed_in_a_wait(path, |_| {});
         assert_eq!((answer.status, attempts(&answer)), (200, 4), "{path}");
@@ -96,7 +96,7 @@ fn a_wait_goes_on_after_a_kill_in_every_dialect() {
 
 /// Without shared state the provider gets one request, and states the reset time again.
 #[test]
-fn what_was_spent_is_kept_even_when_all_else_is_lost() {
+fn wait_and_attempts_survive_loss_of_shared_state() {
     let (mock, answer) = killed_in_a_wait("/v1/messages", lose_knowledge);
     assert_eq!(answer.status, 200);
     let asked = request_times(&mock);
@@ -107,7 +107,7 @@ fn what_was_spent_is_kept_even_when_all_else_is_lost() {
 }
 
 #[test]
-fn however_often_it_is_killed_attempts_do_not_start_over() {
+fn attempts_are_counted_across_repeated_kills() {
     const KILLS: usize = 6;
     let mock = mock();
     let (outlast, port) = (&mock.outlast, free_port());
@@ -141,7 +141,7 @@ fn however_often_it_is_killed_attempts_do_not_start_over() {
 }
 
 #[test]
-fn two_gateways_of_one_home_do_not_get_in_each_others_way() {
+fn gateways_of_one_home_do_not_interfere() {
     let mock = mock();
     let outlast = &mock.outlast;
     let gateways = [free_port(), free_port()].map(|port| Gateway::on(outlast, port, &mock.url()));
@@ -170,7 +170,7 @@ fn two_gateways_of_one_home_do_not_get_in_each_others_way() {
 }
 
 #[test]
-fn a_second_gateway_on_the_same_port_says_so_and_leaves_the_first_alone() {
+fn second_gateway_on_same_port_fails_and_first_serves() {
     let mock = mock();
     let outlast = &mock.outlast;
     let first = Gateway::start(outlast, &mock.url());

@@ -148,14 +148,14 @@ fn keys_stay_where_they_belong(log: &str) {
 }
 
 #[test]
-fn keys_are_in_no_log_no_file_and_no_word_of_ours() {
+fn client_keys_appear_in_no_log_file_or_status() {
     for log in ["json", "text"] {
         keys_stay_where_they_belong(log);
     }
 }
 
 #[test]
-fn a_provider_that_cannot_be_reached_is_named_without_the_keys() {
+fn unreachable_provider_error_contains_no_keys() {
     let outlast = Outlast::new();
     let nobody = format!("http://127.0.0.1:{}", free_port());
     let gateway = Gateway::start(&outlast, &nobody);
@@ -175,7 +175,7 @@ fn a_provider_that_cannot_be_reached_is_named_without_the_keys() {
 
 /// A provider's words about keys are for its client and are not written to the log.
 #[test]
-fn keys_that_a_provider_repeats_in_words_of_its_own_are_in_no_log() {
+fn keys_echoed_by_provider_are_not_logged() {
     let outlast = Outlast::new();
     let parrot = provider(|request, mut stream: TcpStream| {
         let heard: Vec<&str> = KEYS
@@ -212,7 +212,7 @@ fn keys_that_a_provider_repeats_in_words_of_its_own_are_in_no_log() {
 }
 
 #[test]
-fn what_is_kept_is_for_the_user_alone() {
+fn stored_files_are_private_to_user() {
     let outlast = Outlast::new();
     let port = free_port();
     let inner = command(&outlast, port, &["--upstream", "mock:outage:86400"]);

@@ -22,7 +22,7 @@ fn setting(name: &str) -> Option<usize> {
 }
 
 #[test]
-fn a_prompt_survives_kills_anywhere() {
+fn prompt_survives_kills_at_random_points() {
     let wanted = setting("OUTLAST_KILLS").unwrap_or(KILLS);
     let first = setting("OUTLAST_KILLS_SEED").unwrap_or(1);
     let kills = AtomicUsize::new(0);

@@ -42,13 +42,13 @@ fn nothing_is_left(scene: &mut Scene<'_>) {
 }
 
 #[test]
-fn a_session_whose_prompt_was_not_written_down_is_left_alone() {
+fn resume_ignores_session_without_journaled_prompt() {
     let plan = Plan::plain(End::Answer);
     killed_when("empty", &plan, nothing_is_left);
 }
 
 #[test]
-fn an_answer_that_nobody_heard_is_said_by_resume() {
+fn resume_prints_undelivered_completion() {
     const ANSWER: &str = "no cost. You said: Say hello\n";
     let plan = Plan::plain(End::Answer);
     killed_when("undelivered", &plan, |scene| {
@@ -71,7 +71,7 @@ fn an_answer_that_nobody_heard_is_said_by_resume() {
 }
 
 #[test]
-fn an_error_that_nobody_heard_is_said_by_resume_and_is_no_answer() {
+fn resume_reports_undelivered_error() {
     let plan = Plan::plain(End::Refusal);
     killed_when("undelivered", &plan, |scene| {
         let ran = scene.run(&mut scene.resume());

@@ -30,7 +30,7 @@ fn offered(outlast: &Outlast, words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn bash_completes_commands_their_commands_and_options() {
+fn bash_completes_commands_subcommands_and_options() {
     let outlast = Outlast::new();
     outlast.write("outlast.bash", script("bash"));
     let mut check = Command::new("bash");
@@ -54,7 +54,7 @@ fn bash_completes_commands_their_commands_and_options() {
 }
 
 #[test]
-fn every_shell_is_told_every_command_and_option() {
+fn every_completion_script_has_all_commands_and_options() {
     let helps = all();
     let shells = [
         ("bash", "_outlast() {"),
@@ -91,7 +91,7 @@ fn every_shell_is_told_every_command_and_option() {
 
 /// Runs the shells themselves where they are installed; the test above runs everywhere.
 #[test]
-fn shells_that_are_here_read_their_script() {
+fn installed_shells_accept_their_script() {
     let outlast = Outlast::new();
     for (shell, flag) in [("zsh", "-n"), ("fish", "--no-execute")] {
         outlast.write(shell, script(shell));
@@ -107,7 +107,7 @@ fn shells_that_are_here_read_their_script() {
 }
 
 #[test]
-fn a_shell_that_is_not_known_is_answered_with_those_that_are() {
+fn unknown_shell_error_lists_known_shells() {
     let ran = Outlast::new().run(&["completions", "tcsh"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
     assert!(ran.stderr.contains("bash, elvish, fish, powershell, zsh"));

@@ -192,7 +192,7 @@ fn every_example_runs_as_it_stands() {
 }
 
 #[test]
-fn what_is_known_of_examples_is_about_some() {
+fn example_tables_have_no_unused_entries() {
     let helps = all();
     let all: Vec<&str> = helps
         .iter()

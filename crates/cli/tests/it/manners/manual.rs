@@ -42,7 +42,7 @@ fn words(page: &str) -> String {
 }
 
 #[test]
-fn every_command_has_a_page_with_all_that_its_help_says() {
+fn every_man_page_covers_options_and_examples_of_help() {
     let outlast = Outlast::new();
     let ran = outlast.run(&["man", "--out", "share/man/man1"]);
     assert_eq!(
@@ -92,16 +92,13 @@ fn every_command_has_a_page_with_all_that_its_help_says() {
 }
 
 #[test]
-fn a_page_can_be_read_at_once() {
+fn man_prints_page_to_stdout() {
     let outlast = Outlast::new();
     let own = outlast.run(&["man"]);
     assert_eq!((own.code, own.stderr.as_str()), (0, ""));
     assert!(own.stdout.contains(".TH OUTLAST 1 "), "{}", own.stdout);
     for code in ["0", "1", "2", "3", "4", "130"] {
-        assert!(
-            own.stdout.contains(&format!("\n{code}  ")),
-            "{code}"
-        );
+        assert!(own.stdout.contains(&format!("\n{code}  ")), "{code}");
     }
     let other = outlast.run(&["man", "gateway", "run"]);
     let page = other.stdout.replace(env!("CARGO_PKG_VERSION"), "VERSION");
@@ -117,7 +114,7 @@ fn a_page_can_be_read_at_once() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_to_is_named_with_a_remedy() {
+fn man_reports_unwritable_folder() {
     let outlast = Outlast::new();
     outlast.write("file", "");
     let ran = outlast.run(&["man", "--out", "file/man1"]);

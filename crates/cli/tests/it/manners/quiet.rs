@@ -25,7 +25,7 @@ fn code_and_both(ran: CommandResult) -> (i32, String, String) {
 }
 
 #[test]
-fn a_prompt_that_was_outlasted_says_nothing_but_its_answer_wherever_the_flag_stands() {
+fn quiet_flag_anywhere_prints_only_completion() {
     let table = [
         &["-q", "-p", "Say hello"][..],
         &["--quiet", "-p", "Say hello"],
@@ -40,7 +40,7 @@ fn a_prompt_that_was_outlasted_says_nothing_but_its_answer_wherever_the_flag_sta
 }
 
 #[test]
-fn the_flag_goes_with_every_command_also_before_its_name() {
+fn quiet_flag_works_before_and_after_command_names() {
     let outlast = Outlast::new();
     for arguments in [
         &["-q", "sessions", "list"][..],
@@ -63,7 +63,7 @@ fn the_flag_goes_with_every_command_also_before_its_name() {
 }
 
 #[test]
-fn what_explains_a_failure_stays() {
+fn quiet_keeps_failure_messages() {
     let outlast = Outlast::new();
     let ran = outlast.run(&["-q", "-p", "hi", "--model", "overloaded:9"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (3, ""));
@@ -91,7 +91,7 @@ fn warnings_stay() {
 }
 
 #[test]
-fn what_a_run_asks_stays() {
+fn quiet_keeps_questions_of_runs() {
     let outlast = Outlast::new();
     outlast.write("pipeline.yaml", ASKING);
     let ran = outlast.run(&["run", "pipeline.yaml", "-q"]);
@@ -104,7 +104,7 @@ fn what_a_run_asks_stays() {
 }
 
 #[test]
-fn stdout_and_the_exit_code_stay_as_they_are() {
+fn quiet_changes_neither_stdout_nor_exit_code() {
     for arguments in [
         &["-p", "hi", "--model", "overloaded:1", "--no-session"][..],
         &["-p", "hi", "--model", "overloaded:9", "--no-session"],
@@ -136,7 +136,7 @@ fn stdout_and_the_exit_code_stay_as_they_are() {
 }
 
 #[test]
-fn a_gateway_says_only_what_is_lost() {
+fn quiet_gateway_logs_only_failures() {
     let outlast = Outlast::new();
     let script = "exec 3<>\"/dev/tcp/127.0.0.1/${ANTHROPIC_BASE_URL##*:}\"
         printf 'POST /v1/messages HTTP/1.1\\r\\nhost: 127.0.0.1\\r\\nconnection: close\\r\\nx-api-key: k\\r\\ncontent-length: 2\\r\\n\\r\\n{}' >&3
@@ -163,7 +163,7 @@ fn a_gateway_says_only_what_is_lost() {
 // --- at a terminal ---
 
 #[test]
-fn approvals_are_still_asked() {
+fn quiet_keeps_approval_prompts() {
     let outlast = Outlast::new();
     let prompt = "call write {\"path\":\"a.txt\",\"content\":\"x\"}\nsay done";
     let model = "overloaded:1+ok:agent,times=always";
@@ -188,7 +188,7 @@ fn silent_provider(outlast: &Outlast, more: &[&str]) -> (TcpListener, Command) {
 }
 
 #[test]
-fn what_takes_long_says_what_it_does_and_leaves_nothing_behind() {
+fn slow_command_shows_spinner_and_clears_it() {
     let outlast = Outlast::in_real_time();
     let (provider, command) = silent_provider(&outlast, &[]);
     let mut terminal = Terminal::start(command, Some(Stdio::null()));
@@ -202,7 +202,7 @@ fn what_takes_long_says_what_it_does_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_takes_long_says_nothing_to_whoever_wants_to_hear_little() {
+fn quiet_slow_command_shows_no_spinner() {
     let outlast = Outlast::in_real_time();
     let (provider, command) = silent_provider(&outlast, &["-q"]);
     let mut terminal = Terminal::start(command, Some(Stdio::null()));

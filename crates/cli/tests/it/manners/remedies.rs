@@ -114,7 +114,7 @@ fn without_ids(text: &str, ids: &[String]) -> String {
 }
 
 #[test]
-fn bad_input_is_answered_with_its_place_and_a_remedy() {
+fn invalid_input_is_an_error_with_hint() {
     let outlast = Outlast::new();
     insta::assert_snapshot!("in_a_new_home", answers(&outlast, &IN_A_NEW_HOME));
     let stage = Stage::new();
@@ -129,7 +129,7 @@ fn bad_input_is_answered_with_its_place_and_a_remedy() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_used_is_named_with_a_remedy() {
+fn unusable_home_is_reported_with_hint() {
     let outlast = Outlast::new();
     outlast.write("file", "");
     let place = outlast.folder.path().join("file");
@@ -155,7 +155,7 @@ fn a_folder_that_cannot_be_used_is_named_with_a_remedy() {
 }
 
 #[test]
-fn nothing_is_said_twice() {
+fn address_in_use_error_is_printed_once() {
     let outlast = Outlast::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -227,7 +227,7 @@ impl ExitScenario {
 }
 
 #[test]
-fn exit_codes_are_those_of_the_help() {
+fn exit_codes_match_the_help() {
     for (code, way) in &WAYS {
         assert_eq!(way.code(), *code);
     }

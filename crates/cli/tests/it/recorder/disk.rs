@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_synced_is_lost_or_torn() {
+    fn unsynced_writes_are_lost_or_torn() {
         let disk = after(&[
             record("a", Call::Create),
             wrote("a", 0, "first"),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_replaces_another_is_empty_if_it_was_not_synced() {
+    fn unsynced_file_is_empty_after_synced_rename() {
         let replaced = |records: &[Record]| {
             let mut disk = Disk::of(&Files::from([("a".into(), b"old".to_vec())]));
             records.iter().for_each(|record| disk.apply(record));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_stays_until_something_is_synced() {
+    fn removed_file_survives_until_next_sync() {
         let mut disk = after(&[
             record("a", Call::Create),
             wrote("a", 0, "one"),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_and_folders_change() {
+    fn truncate_and_folder_rename_are_applied() {
         let disk = after(&[
             wrote("folder/a", 2, "cd"),
             record("folder/a", Call::Truncate { length: 3 }),

@@ -96,7 +96,7 @@ fn works() -> Vec<Work> {
 }
 
 #[test]
-fn it_ends_whatever_it_does_and_leaves_nothing_running() {
+fn exit_during_any_work_leaves_no_process() {
     for work in works() {
         for (end, code) in ENDS {
             let outlast = in_real_time();
@@ -121,7 +121,7 @@ fn it_ends_whatever_it_does_and_leaves_nothing_running() {
 }
 
 #[test]
-fn it_ends_while_it_makes_a_conversation_smaller() {
+fn exit_during_compaction_leaves_conversation_unchanged() {
     for end in ENDS {
         // The last replies have a fifth of a second: only a machine that is too busy misses that, and not every time.
         let is_answered = (0..10).any(|_| ends_in_a_compaction(end.0, end.1));
@@ -155,7 +155,7 @@ fn ends_in_a_compaction(end: &str, code: i32) -> bool {
 }
 
 #[test]
-fn a_client_that_is_killed_leaves_no_process_and_a_turn_to_be_resumed() {
+fn killed_client_leaves_no_process_and_resumable_turn() {
     let outlast = in_real_time();
     let tool = format!("call bash {}", json!({ "command": long_command() }));
     let prompt = json!({"type": "prompt", "message": tool}).to_string();
@@ -202,7 +202,7 @@ fn a_client_that_is_killed_leaves_no_process_and_a_turn_to_be_resumed() {
 // --- Closed or stopped readers ---
 
 #[test]
-fn a_reader_that_is_gone_ends_it_and_leaves_the_turn_to_be_resumed() {
+fn closed_stdout_ends_server_and_leaves_turn_unfinished() {
     let outlast = in_real_time();
     let mut client = Client::start(&outlast, &["--model", "drip:20,of=long"]);
     client.prompt("hi");
@@ -215,7 +215,7 @@ fn a_reader_that_is_gone_ends_it_and_leaves_the_turn_to_be_resumed() {
 }
 
 #[test]
-fn a_reader_that_reads_nothing_cannot_keep_it_from_ending() {
+fn stalled_reader_does_not_prevent_exit() {
     for (end, code) in ENDS {
         // More commands than the queue holds, none of which can be answered.
         for commands in [0, 200] {
@@ -234,7 +234,7 @@ fn a_reader_that_reads_nothing_cannot_keep_it_from_ending() {
 }
 
 #[test]
-fn an_abort_is_done_also_while_nothing_is_read() {
+fn abort_works_while_reader_is_stalled() {
     let provider = Provider::start(60_000, 400);
     let outlast = in_real_time();
     let mut client = start(&outlast, &provider, "rpc");
@@ -249,7 +249,7 @@ fn an_abort_is_done_also_while_nothing_is_read() {
 }
 
 #[test]
-fn what_is_asked_last_is_answered_although_nothing_follows() {
+fn last_command_before_end_of_input_gets_reply() {
     let table = [
         json!({"id": 1, "type": "get_state"}),
         json!({"id": 1, "type": "get_messages"}),

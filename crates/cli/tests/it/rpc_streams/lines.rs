@@ -20,7 +20,7 @@ fn switched() -> Value {
 }
 
 #[test]
-fn every_hostile_line_is_refused_once_and_the_next_command_is_done() {
+fn invalid_line_is_refused_once_and_next_command_runs() {
     let (_outlast, mut client) = start();
     let deep = vec![b'['; 100_000];
     let deep_id = [br#"{"type":"get_state","id":"#.as_slice(), &deep].concat();
@@ -52,7 +52,7 @@ fn every_hostile_line_is_refused_once_and_the_next_command_is_done() {
 }
 
 #[test]
-fn unusual_lines_are_read_as_they_are_meant() {
+fn unusual_valid_lines_are_accepted() {
     let (_outlast, mut client) = start();
     client.send_bytes(b"\n\r\n\n");
     client.send_bytes(format!("{SWITCH}\r\n").as_bytes());
@@ -77,7 +77,7 @@ fn unusual_lines_are_read_as_they_are_meant() {
 }
 
 #[test]
-fn the_last_line_needs_no_end_and_half_a_line_is_refused() {
+fn last_line_without_newline_works_and_half_line_fails() {
     let (_outlast, mut client) = start();
     client.send_bytes(SWITCH.as_bytes());
     let ended = client.end();
@@ -92,7 +92,7 @@ fn the_last_line_needs_no_end_and_half_a_line_is_refused() {
 }
 
 #[test]
-fn ten_thousand_commands_in_one_go_are_answered_in_their_order() {
+fn ten_thousand_commands_get_replies_in_order() {
     const COUNT: u64 = 10_000;
     for (is_read, line) in [(true, r#""type":"get_state"}"#), (false, "bad json")] {
         let (_outlast, mut client) = start();
@@ -109,7 +109,7 @@ fn ten_thousand_commands_in_one_go_are_answered_in_their_order() {
 }
 
 #[test]
-fn whoever_asks_and_does_not_read_the_answers_is_not_listened_to_for_ever() {
+fn unread_replies_stop_input_and_bound_memory() {
     const COUNT: usize = 300_000;
     let messages = r#"{"type":"get_messages"}"#;
     for line in ["x", SWITCH, r#"{"type":"get_state"}"#, messages] {
@@ -134,7 +134,7 @@ fn whoever_asks_and_does_not_read_the_answers_is_not_listened_to_for_ever() {
 }
 
 #[test]
-fn a_prompt_of_fifty_mebibytes_is_said_whole_and_told_again() {
+fn fifty_mebibyte_prompt_is_sent_and_returned_intact() {
     let (_outlast, mut client) = start();
     client.state();
     let (before, _) = client.memory();
@@ -170,7 +170,7 @@ fn a_prompt_of_fifty_mebibytes_is_said_whole_and_told_again() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_read_past_without_being_kept() {
+fn overlong_line_is_refused_with_bounded_memory() {
     let (_outlast, mut client) = start();
     client.state();
     let (before, _) = client.memory();

@@ -26,7 +26,7 @@ fn texts(client: &mut Client) -> Vec<String> {
 // --- Files ---
 
 #[test]
-fn what_cannot_be_written_down_is_answered_and_said_on_stderr() {
+fn unwritable_journal_warns_and_prompts_still_work() {
     let outlast = Outlast::new();
     let inner = outlast.command(&["rpc", "--model", "ok"]);
     let full = run_script_before("ulimit -f 1", &inner);
@@ -55,7 +55,7 @@ fn limit_files(client: &Client, limit: &str) {
 }
 
 #[test]
-fn a_disk_that_fills_up_and_is_freed_costs_nothing_that_was_said() {
+fn messages_survive_temporarily_full_disk() {
     let outlast = Outlast::new();
     let mut client = Client::start(&outlast, &["--model", "ok"]);
     answers(&mut client, "one");
@@ -78,7 +78,7 @@ fn a_disk_that_fills_up_and_is_freed_costs_nothing_that_was_said() {
 }
 
 #[test]
-fn a_session_that_is_gone_is_not_gone_on_with_and_a_new_one_is() {
+fn deleted_home_does_not_stop_open_or_new_session() {
     let outlast = Outlast::new();
     let mut client = Client::start(&outlast, &["--model", "ok"]);
     answers(&mut client, "hi");
@@ -99,7 +99,7 @@ fn a_session_that_is_gone_is_not_gone_on_with_and_a_new_one_is() {
 // --- Several at once ---
 
 #[test]
-fn a_session_has_one_server_and_a_second_one_is_told_so() {
+fn second_server_for_same_session_is_refused() {
     let outlast = Outlast::new();
     let mut first = Client::start(&outlast, &["--model", "ok"]);
     answers(&mut first, "hi");
@@ -121,7 +121,7 @@ fn a_session_has_one_server_and_a_second_one_is_told_so() {
 }
 
 #[test]
-fn ten_servers_in_one_home_do_not_get_in_each_others_way() {
+fn ten_servers_share_one_home() {
     let outlast = Outlast::new();
     let begin = |_| Client::start(&outlast, &["--model", "overloaded:1"]);
     let mut clients: Vec<Client> = (0..10).map(begin).collect();
@@ -149,7 +149,7 @@ fn ten_servers_in_one_home_do_not_get_in_each_others_way() {
 // --- stdout ---
 
 #[test]
-fn nothing_but_frames_reaches_stdout_whatever_runs() {
+fn only_frames_reach_stdout_despite_noisy_commands() {
     let noise = "echo noise; echo noise >&2; echo noise >/proc/self/fd/1; true";
     let outlast = in_real_time();
     let hook =
@@ -167,7 +167,7 @@ fn nothing_but_frames_reaches_stdout_whatever_runs() {
 }
 
 #[test]
-fn what_is_wrong_from_the_beginning_is_said_on_stderr_alone() {
+fn startup_errors_go_to_stderr_only() {
     let table: [(&[&str], i32); 8] = [
         (&["rpc", "--bogus"], 2),
         (&["rpc", "--mode", "bogus"], 2),

@@ -24,7 +24,7 @@ fn chunked(chunks: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_that_is_too_long_is_refused_and_the_client_hears_why() {
+async fn oversized_body_gets_413_with_reason() {
     let provider = Provider::echo().await;
     let bench = small_bodies(&provider).await;
     let endless: Vec<u8> = b"10000\r\n"
@@ -57,7 +57,7 @@ async fn a_body_that_is_too_long_is_refused_and_the_client_hears_why() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_asks_first_is_told_before_it_sends() {
+async fn expect_continue_is_decided_before_body() {
     let provider = Provider::echo().await;
     let bench = small_bodies(&provider).await;
     let ask = async |lines: &str| {
@@ -147,7 +147,7 @@ async fn broken_chunks_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_that_breaks_off_is_not_passed_on() {
+async fn truncated_body_is_not_forwarded() {
     let provider = Provider::echo().await;
     let bench = small_bodies(&provider).await;
     for request in [
@@ -169,7 +169,7 @@ async fn a_body_that_breaks_off_is_not_passed_on() {
 
 /// With a folder for large bodies, without one, and with one on a disk that is full or gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_body_arrives_whole_wherever_it_was_kept_meanwhile() {
+async fn large_body_arrives_complete_from_disk_or_memory() {
     let provider = Provider::echo().await;
     let folder = tempfile::TempDir::new().unwrap();
     let mut body = Vec::new();
@@ -198,7 +198,7 @@ async fn a_large_body_arrives_whole_wherever_it_was_kept_meanwhile() {
 
 /// The provider judges the content of requests: strange JSON is forwarded as it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strange_json_is_passed_on_as_it_is() {
+async fn strange_json_is_forwarded_unchanged() {
     let provider = Provider::answering(|_| message("fine")).await;
     let bench = TestGateway::before(provider.address).await;
     let fields: String = (0..1_000_000)
@@ -262,7 +262,7 @@ async fn strange_json_is_passed_on_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strange_json_that_has_to_wait_is_sent_again_as_it_was() {
+async fn strange_json_is_resent_unchanged_on_retry() {
     let fields: String = (0..300_000)
         .map(|number| format!("\"f{number}\":{number},"))
         .collect();
@@ -294,7 +294,7 @@ async fn strange_json_that_has_to_wait_is_sent_again_as_it_was() {
 
 /// However long a request is, its `stream` member is read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_request_for_a_stream_is_answered_with_one() {
+async fn large_stream_request_gets_streamed_response() {
     let (sender, mut told) = tokio::sync::mpsc::unbounded_channel::<()>();
     let sender = Arc::new(sender);
     let provider = Provider::playing(move |_, mut stream: TcpStream| {
@@ -329,7 +329,7 @@ async fn a_long_request_for_a_stream_is_answered_with_one() {
 
 /// A client that reads its response when it has sent everything, as most do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_sends_all_before_it_listens_hears_why_it_is_refused() {
+async fn client_that_writes_first_still_reads_refusal() {
     let provider = Provider::echo().await;
     let bench = small_bodies(&provider).await;
     let long = vec![b'x'; 24 << 20];

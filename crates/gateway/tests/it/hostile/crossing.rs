@@ -38,7 +38,7 @@ fn body(client: usize, round: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_keep_their_connections_get_their_own_answers() {
+async fn concurrent_persistent_clients_get_own_responses() {
     let provider = halting().await;
     let bench = TestGateway::before(provider.address).await;
     let client = async |number: usize| {
@@ -59,7 +59,7 @@ async fn clients_that_keep_their_connections_get_their_own_answers() {
 
 /// Each second client leaves at another point: before its request is whole, before its response, in the midst of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_left_unread_reaches_nobody() {
+async fn abandoned_responses_reach_no_other_client() {
     let provider = halting().await;
     let bench = TestGateway::before(provider.address).await;
     let (mut steady, mut reader) = (bench.connect().await, Reader::new());
@@ -95,7 +95,7 @@ async fn what_others_left_unread_reaches_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_goes_on_after_a_refusal_only_where_all_of_the_request_was_read() {
+async fn connection_survives_refusal_only_after_full_read() {
     let provider = Provider::echo().await;
     let bench = TestGateway::before(provider.address).await;
     for (lines, status, goes_on) in [

@@ -26,7 +26,7 @@ fn get(lines: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_that_is_too_much_is_refused() {
+async fn oversized_request_head_is_refused() {
     let many = "x-many: 1\r\n".repeat(10_000);
     refused(vec![
         (
@@ -70,7 +70,7 @@ async fn a_head_that_is_too_much_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_that_is_malformed_is_refused() {
+async fn malformed_request_head_is_refused() {
     let host = "host: localhost\r\n";
     refused(vec![
         (
@@ -156,7 +156,7 @@ async fn a_head_that_is_malformed_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_whose_length_is_not_clear_is_refused() {
+async fn ambiguous_body_length_is_refused() {
     let post = |lines: &str| {
         format!("POST /v1/echo HTTP/1.1\r\nhost: localhost\r\n{lines}\r\nhello").into_bytes()
     };
@@ -180,7 +180,7 @@ async fn a_body_whose_length_is_not_clear_is_refused() {
 
 /// Requests that are not meant for this gateway, or that another site's page sent: refused, with the reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_meant_for_another_or_sent_by_a_page_is_refused_with_the_reason() {
+async fn foreign_host_or_origin_is_refused_with_reason() {
     let provider = Provider::echo().await;
     let bench = TestGateway::before(provider.address).await;
     let get = |lines: &str| format!("GET /v1/models HTTP/1.1\r\n{lines}\r\n");
@@ -293,7 +293,7 @@ async fn what_is_meant_for_another_or_sent_by_a_page_is_refused_with_the_reason(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_strange_path_stays_with_the_provider() {
+async fn unusual_path_is_sent_only_to_provider() {
     let provider = Provider::echo().await;
     let bench = TestGateway::before(provider.address).await;
     let host = format!("host: {}", provider.address);
@@ -329,7 +329,7 @@ async fn a_strange_path_stays_with_the_provider() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_utf_8_does_no_harm_and_passes_as_it_is_where_that_is_allowed() {
+async fn non_utf8_body_and_headers_pass_but_path_gets_400() {
     let provider = Provider::echo().await;
     let bench = TestGateway::before(provider.address).await;
     let body = b"\xff\xfe\x00\xc3\x28";
@@ -349,7 +349,7 @@ async fn what_is_not_utf_8_does_no_harm_and_passes_as_it_is_where_that_is_allowe
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_path_cannot_climb_out_of_the_address_of_the_provider() {
+async fn dot_segments_in_path_are_refused() {
     let climbing = |path: &str| {
         format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").into()
     };

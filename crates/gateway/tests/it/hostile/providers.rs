@@ -49,7 +49,7 @@ const WHOLE: &str = r#"{"model":"m","messages":[]}"#;
 const STREAM: &str = r#"{"model":"m","stream":true,"messages":[]}"#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_without_end_is_a_failure() {
+async fn endless_response_head_gets_502() {
     for again in ["x-more: 1\r\n", "xxxxxxxxxxxxxxxx"] {
         let (provider, taken) = endless("HTTP/1.1 200 OK\r\n", again).await;
         let bench = TestGateway::before(provider.address).await;
@@ -62,7 +62,7 @@ async fn a_head_without_end_is_a_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn any_number_of_interim_responses_is_not_for_the_client() {
+async fn interim_responses_are_not_relayed() {
     let provider = Provider::answering(|_| {
         let hints = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n".repeat(5000);
         [
@@ -83,7 +83,7 @@ async fn any_number_of_interim_responses_is_not_for_the_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn interim_responses_without_end_cost_nothing_and_stop_when_the_client_leaves() {
+async fn endless_interim_responses_stop_on_disconnect() {
     let (provider, taken) = endless("", "HTTP/1.1 102 Processing\r\n\r\n").await;
     let bench = TestGateway::before(provider.address).await;
     let mut stream = bench.connect().await;
@@ -116,7 +116,7 @@ async fn stops_after(taken: &AtomicUsize, client: TcpStream) {
 
 /// Also, a request that waits for the next attempt keeps no connection to the provider meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_error_without_end_is_retried_like_any_other() {
+async fn endless_retryable_error_is_retried() {
     let (asked, freed) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
     let (count, noted) = (Arc::clone(&asked), Arc::clone(&freed));
     let provider = Provider::playing(move |_, mut stream: TcpStream| {
@@ -153,7 +153,7 @@ async fn an_error_without_end_is_retried_like_any_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_error_without_end_is_passed_on_as_it_comes_until_the_client_leaves() {
+async fn endless_4xx_body_is_streamed_until_disconnect() {
     let (provider, taken) = endless("HTTP/1.1 400 No\r\n\r\n", "no ").await;
     let bench = TestGateway::before(provider.address).await;
     let mut stream = bench.connect().await;
@@ -166,7 +166,7 @@ async fn an_error_without_end_is_passed_on_as_it_comes_until_the_client_leaves()
 
 /// The rest of a long error never comes: if the client leaves, the request ends all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_leaves_an_error_that_stands_still_frees_the_provider() {
+async fn disconnect_during_stalled_error_frees_provider() {
     let (freed, is_free) = tokio::sync::mpsc::unbounded_channel();
     let provider = Provider::playing(move |_, mut stream: TcpStream| {
         let freed = freed.clone();
@@ -195,7 +195,7 @@ async fn a_client_that_leaves_an_error_that_stands_still_frees_the_provider() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_frame_without_end_is_passed_on_as_it_comes_and_not_collected() {
+async fn endless_frame_is_relayed_without_buffering() {
     let cases = [
         ("data: ", "x"),
         ("data: {\"a\":\"", "x"),
@@ -223,7 +223,7 @@ async fn a_frame_without_end_is_passed_on_as_it_comes_and_not_collected() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_asked_to_be_compressed_is_passed_on_as_it_is() {
+async fn unrequested_compressed_body_is_relayed_unchanged() {
     // Not even looked at: it could be a thousand times as long.
     let body = [
         b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03".as_slice(),
@@ -257,7 +257,7 @@ async fn what_nobody_asked_to_be_compressed_is_passed_on_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_can_be_read_in_two_ways_is_passed_on_in_one() {
+async fn ambiguous_response_has_one_reading_or_502() {
     let hidden = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nhidden";
     for (name, answer) in [
         (
@@ -357,7 +357,7 @@ async fn a_redirect_is_passed_on_and_not_followed() {
 
 /// The last event has come: whatever the provider does then, the client has its response.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_does_not_end_after_its_last_event_is_ended() {
+async fn response_is_ended_after_its_last_event() {
     for again in ["", ": still here\n\n", "data: more\n\n"] {
         let provider = Provider::playing(move |_, mut stream: TcpStream| async move {
             stream
@@ -387,7 +387,7 @@ async fn an_answer_that_does_not_end_after_its_last_event_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn headers_of_the_answer_are_passed_on_but_for_those_of_the_hop() {
+async fn response_headers_pass_except_hop_by_hop() {
     let provider = Provider::answering(|_| {
         let lines = b"HTTP/1.1 200 OK\r\nset-cookie: a=1; Path=/\r\nset-cookie: b=2\r\nx-odd: caf\xe9\r\nx-hop: 1\r\nconnection: x-hop\r\nkeep-alive: timeout=5\r\nx-outlast-attempts: 99\r\nx-request-id: r1\r\ncontent-length: 2\r\n\r\n{}";
         lines.to_vec()
@@ -419,7 +419,7 @@ async fn headers_of_the_answer_are_passed_on_but_for_those_of_the_hop() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_comes_before_the_request_was_taken_reaches_the_client() {
+async fn response_sent_before_full_upload_reaches_client() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

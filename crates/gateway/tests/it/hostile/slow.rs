@@ -51,7 +51,7 @@ async fn drip(bench: &TestGateway, beginning: &str, byte: &[u8]) -> (Vec<u8>, Du
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_that_comes_byte_by_byte_is_cut_short_while_others_are_served() {
+async fn slow_head_times_out_while_others_are_served() {
     let provider = Provider::echo().await;
     let limits = Limits {
         head_timeout: SHORT,
@@ -79,7 +79,7 @@ async fn a_head_that_comes_byte_by_byte_is_cut_short_while_others_are_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_that_comes_byte_by_byte_or_not_at_all_is_cut_short() {
+async fn slow_or_absent_body_gets_408() {
     let provider = Provider::echo().await;
     // Only the limit in question can end it.
     let in_all = Limits {
@@ -120,7 +120,7 @@ async fn a_body_that_comes_byte_by_byte_or_not_at_all_is_cut_short() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_over_which_nothing_comes_is_ended() {
+async fn idle_connection_is_closed() {
     let provider = Provider::echo().await;
     // Before its first request, either limit may be the one that counts.
     let before = async {
@@ -218,7 +218,7 @@ async fn standstill(taken: &AtomicUsize) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_client_does_not_read_is_not_taken_of_the_provider() {
+async fn unread_response_is_not_buffered() {
     let (provider, taken, _) = long_stream().await;
     let bench = TestGateway::before(provider.address).await;
     let mut stream = ask_for_stream(&bench).await;
@@ -242,7 +242,7 @@ async fn what_the_client_does_not_read_is_not_taken_of_the_provider() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_never_read_and_leaves_frees_the_provider() {
+async fn disconnect_of_stalled_reader_frees_provider() {
     let (provider, taken, ended) = long_stream().await;
     let bench = TestGateway::before(provider.address).await;
     let stream = ask_for_stream(&bench).await;

@@ -17,7 +17,7 @@ fn received_bodies(provider: &Provider) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_two_ways_to_tell_the_length_the_connection_is_over() {
+async fn length_and_chunked_together_close_the_connection() {
     let provider = Provider::echo().await;
     let bench = TestGateway::before(provider.address).await;
     for lines in [
@@ -45,7 +45,7 @@ async fn after_two_ways_to_tell_the_length_the_connection_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_passed_on_has_one_length_and_no_header_of_the_hop() {
+async fn forwarded_request_has_one_length_no_hop_headers() {
     let provider = Provider::echo().await;
     let bench = TestGateway::before(provider.address).await;
     for (lines, body) in [
@@ -87,7 +87,7 @@ async fn what_is_passed_on_has_one_length_and_no_header_of_the_hop() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_in_a_body_is_a_body() {
+async fn request_inside_body_is_not_parsed() {
     let provider = Provider::echo().await;
     let bench = TestGateway::before(provider.address).await;
     let body = HIDDEN.repeat(3);
@@ -104,7 +104,7 @@ async fn a_request_in_a_body_is_a_body() {
 /// A line that ends without a CR may be read as one, but then for good: no server behind the gateway reads it another
 /// way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bare_line_feed_hides_nothing() {
+async fn bare_line_feed_hides_no_request() {
     let provider = Provider::echo().await;
     let bench = TestGateway::before(provider.address).await;
     for request in [
@@ -139,7 +139,7 @@ async fn a_bare_line_feed_hides_nothing() {
 /// A client that does not wait for its responses: the bytes that it sent meanwhile are kept, and read as they were
 /// sent, however they are cut. If a piece were lost, the rest of a body would be read as a request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_come_while_another_is_answered_are_read_as_they_were_sent() {
+async fn pipelined_bytes_are_parsed_as_sent() {
     let provider = Provider::playing(|seen, mut stream| async move {
         // The time in which all the rest is read ahead.
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_steps() {
+    fn call_and_and_lines_are_parsed_as_steps() {
         let look = ("look", "{}");
         let table: [(&str, Vec<Vec<Call<'_>>>); 9] = [
             ("Please call me back", vec![]),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_words() {
+    fn say_lines_are_parsed_as_final_text() {
         let table = [
             ("They say so", None),
             ("say", None),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_has_a_part_for_each_prompt() {
+    fn script_part_is_chosen_by_prompt_number() {
         let system = "Be brief.\nsay nothing\nscript:\ncall look\nsay one\nthen\nsay two\n";
         let said = |prompt| from_system_text(system, prompt).unwrap().final_text;
         let looks = |prompt| from_system_text(system, prompt).unwrap().steps.len();

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_criterion_is_met_when_its_words_are_found() {
+    fn criterion_is_met_when_its_quoted_words_occur() {
         let table = [
             ("divide by zero", [true, true]),
             ("divide\nEND 00\nby zero", [true, true]),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_judged_that_nobody_asks_for() {
+    fn no_verdict_without_complete_judge_request() {
         assert_eq!(verdict("Judge me."), None);
         assert_eq!(verdict(&format!("{JUDGE_REQUEST}\n1. It ends here.")), None);
     }

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_tells_the_steps_that_are_left() {
+    fn summary_lists_remaining_steps() {
         let plan = "| user: Do this:\n| call a {}\n| and b {\"x\": 1}\n| call c {}\n| and d {}\n";
         let step = "| assistant: Step 1.\n| tool a {}: call e {}\n| call f {}\n";
         let remark = "| assistant: St\n| user: Your last answer was cut off.\n";
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_of_a_summary_tells_what_is_left_of_it() {
+    fn summary_of_summary_lists_remaining_steps() {
         let transcript = "| user: So far:\n| Summary of 9 messages.\n| call c {}\n| call d {}\n|\n| Asked was:\n\
             | call a {}\n| assistant: Step 1.\n";
         assert_eq!(summarize(transcript), "Summary of 2 messages.\ncall d {}");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_lines_right_after_the_opening_are_steps() {
+    fn only_lines_right_after_summary_heading_are_steps() {
         let prompt = "So far:\n  Summary of 3 messages.\ncall c {}\nand d {}\n\ncall a {}";
         assert_eq!(find_steps(prompt), Some(vec!["call c {}", "and d {}"]));
         assert_eq!(find_steps("Summary of 3 messages."), Some(vec![]));

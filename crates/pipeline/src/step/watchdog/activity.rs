@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_tools_at_once_each_counts_as_what_it_is() {
+    fn concurrent_tools_are_classified_separately() {
         let ([reads, has_read], [writes, has_written]) = (tool("1", "read"), tool("2", "write"));
         let said = signs([reads, writes, has_written.clone(), has_read, has_written]);
         let ends = [
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_pause_and_whatever_ends_them_resumes() {
+    fn wait_events_pause_and_their_ends_resume() {
         let said = signs([
             Body::RetryScheduled {
                 attempt: 1,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_that_never_end_do_not_fill_the_memory() {
+    fn tracked_running_tools_are_bounded() {
         let mut reader = ActivityTracker::default();
         for number in 0..10_000 {
             reader.event_for(&tool(&number.to_string(), "bash")[0]);

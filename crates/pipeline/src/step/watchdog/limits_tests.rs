@@ -45,7 +45,7 @@ const TIMED_OUT: (Cause, &str) = (
 );
 
 #[test]
-fn each_limit_passes_in_its_own_time_and_says_which_it_was() {
+fn each_limit_expires_on_time_with_its_own_message() {
     let every_5 = |sign: fn() -> WatchEvent| (0..200).step_by(5).map(|at| (at, sign())).collect();
     type Row = (
         WatchState,
@@ -72,7 +72,7 @@ fn each_limit_passes_in_its_own_time_and_says_which_it_was() {
 }
 
 #[test]
-fn pauses_do_not_nest_and_what_is_heard_in_one_counts_and_does_not_end_it() {
+fn pauses_do_not_nest_and_progress_does_not_end_them() {
     let twice = [
         (20, WatchEvent::Paused),
         (30, WatchEvent::Paused),
@@ -92,7 +92,7 @@ fn pauses_do_not_nest_and_what_is_heard_in_one_counts_and_does_not_end_it() {
 }
 
 #[test]
-fn a_machine_that_slept_did_not_stall() {
+fn machine_sleep_is_not_a_stall() {
     let mut watch = watch(Some(1800), Some(7200));
     for minute in 1..10 {
         watch.advance(at(60 * minute));
@@ -112,7 +112,7 @@ fn a_machine_that_slept_did_not_stall() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_neither_ends_nor_prolongs_anything() {
+fn clock_set_back_neither_ends_nor_extends_limits() {
     let mut watch = watch(Some(30), None);
     watch.advance(at(7));
     watch.advance(at(14));
@@ -127,7 +127,7 @@ fn a_clock_that_is_set_back_neither_ends_nor_prolongs_anything() {
 }
 
 #[test]
-fn the_last_ten_signs_are_kept_and_those_of_a_kind_are_one() {
+fn last_ten_events_are_kept_and_repeats_merged() {
     let mut watch = watch(None, None);
     for second in 0..20 {
         let name = format!("tool {second}");
@@ -148,7 +148,7 @@ fn the_last_ten_signs_are_kept_and_those_of_a_kind_are_one() {
 }
 
 #[test]
-fn what_signs_say_is_bounded_and_without_secrets() {
+fn recorded_events_are_bounded_and_redacted() {
     let mut watch = watch(None, None);
     let secret = format!("sk-{}", "a1B2".repeat(10));
     watch.record(at(0), WatchEvent::Activity("x".repeat(100_000)));
@@ -162,7 +162,7 @@ fn what_signs_say_is_bounded_and_without_secrets() {
 }
 
 #[test]
-fn absurd_limits_are_limits_like_others() {
+fn zero_and_maximum_limits_work() {
     for limit in [Duration::ZERO, Duration::from_nanos(1)] {
         let limits = Limits {
             stall: Some(limit),
@@ -228,7 +228,7 @@ fn any_sign() -> impl Strategy<Value = Option<WatchEvent>> {
 
 proptest! {
     #[test]
-    fn whoever_looks_often_enough_sees_what_counting_would(
+    fn random_events_match_reference_model(
         happenings in proptest::collection::vec((0u64..15_000, any_sign()), 0..60),
     ) {
         let (stall, timeout) = (30_000, 100_000);

@@ -27,7 +27,7 @@ async fn all(mut reader: std::io::PipeReader) -> String {
 }
 
 #[tokio::test]
-async fn a_process_answers_and_ends_when_it_is_let() {
+async fn spawned_server_replies_and_exits_on_close() {
     let client = RpcClient::spawn(shell(ANSWERS)).unwrap();
     assert_eq!(client.get_state().await.unwrap(), 7);
     assert_eq!(client.bash("ls").await.unwrap(), 7);
@@ -36,7 +36,7 @@ async fn a_process_answers_and_ends_when_it_is_let() {
 }
 
 #[tokio::test]
-async fn a_process_that_dies_fails_what_was_asked_of_it() {
+async fn killed_server_fails_pending_request() {
     let client = RpcClient::spawn(shell("read -r line; kill -9 $$")).unwrap();
     let error = client.get_state().await.unwrap_err();
     assert!(matches!(error, ClientError::Closed), "{error}");
@@ -44,7 +44,7 @@ async fn a_process_that_dies_fails_what_was_asked_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_process_leaves_behind_keeps_nobody_waiting() {
+async fn leftover_child_holding_stdout_blocks_no_caller() {
     let before = tokio::time::Instant::now();
     let script = "sleep 3 2>&- & echo '{\"type\":\"last\"}'; read -r line; exit 0";
     let client = RpcClient::spawn(shell(script)).unwrap();
@@ -65,7 +65,7 @@ async fn a_process_that_does_not_end_is_killed() {
 }
 
 #[tokio::test]
-async fn a_process_dies_with_its_last_client_and_its_errors_go_where_they_should() {
+async fn server_is_killed_when_last_client_drops() {
     let (reader, writer) = std::io::pipe().unwrap();
     let mut command = shell("echo oh >&2; echo '{\"type\":\"up\"}'; exec sleep 1000");
     command.stderr(writer);
@@ -80,7 +80,7 @@ async fn a_process_dies_with_its_last_client_and_its_errors_go_where_they_should
 }
 
 #[tokio::test]
-async fn a_process_that_says_nothing_more_is_let_go() {
+async fn server_that_closes_stdout_may_finish() {
     let (reader, writer) = std::io::pipe().unwrap();
     let mut command = shell("exec >&-; read -r line; echo bye >&2");
     command.stderr(writer);
@@ -90,6 +90,6 @@ async fn a_process_that_says_nothing_more_is_let_go() {
 }
 
 #[tokio::test]
-async fn what_is_no_program_is_said_at_once() {
+async fn missing_program_is_a_spawn_error() {
     assert!(RpcClient::spawn(Command::new("/nowhere/outlast")).is_err());
 }

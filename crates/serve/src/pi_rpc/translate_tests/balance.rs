@@ -196,7 +196,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn whatever_is_said_everything_that_begins_ends(mut steps in steps(), aborted: bool) {
+    fn every_started_frame_is_ended_for_any_events(mut steps in steps(), aborted: bool) {
         let runs = steps.iter().filter(|step| matches!(step, Step::RunEnded(_))).count() + 1;
         steps.push(Step::RunEnded(aborted));
         let frames = frames_of(steps);

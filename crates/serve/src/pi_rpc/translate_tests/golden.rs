@@ -54,7 +54,7 @@ fn kind(frame: &Value) -> (&Value, &Value) {
 }
 
 #[test]
-fn every_recorded_frame_has_one_of_ours_with_the_same_fields() {
+fn every_recorded_frame_shape_is_covered() {
     let plain = Script::prompt("hello there")
         .attempt()
         .text("hello")
@@ -84,7 +84,7 @@ fn every_recorded_frame_has_one_of_ours_with_the_same_fields() {
 }
 
 #[test]
-fn a_shape_that_lacks_a_field_is_found_out() {
+fn shape_with_missing_field_does_not_match() {
     let (whole, less) = (
         json!({"a": [{"b": 1}], "c": "x"}),
         json!({"a": [{}], "c": "x"}),

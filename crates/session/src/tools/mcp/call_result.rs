@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_joined_and_everything_else_is_named() {
+    fn result_joins_texts_and_describes_other_content() {
         let image = json!({"type": "image", "mimeType": "image/png", "data": "QUFB".repeat(100)});
         let file = json!({"type": "resource", "resource": {"uri": "file:///a", "text": "content"}});
         let link = json!({"type": "resource_link", "uri": "file:///b", "name": "b"});
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_says_whether_it_is_an_error_and_never_says_nothing() {
+    fn result_keeps_error_flag_and_is_never_empty() {
         let table = [
             (
                 json!({"content": [], "isError": false}),

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_what_providers_take_and_stay_the_same() {
+    fn tool_names_are_sanitized_for_providers() {
         let long = "x".repeat(80);
         let table = [
             ("echo", "mcp__files__echo"),
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_that_differ_at_their_ends_stay_different() {
+    fn truncated_names_stay_distinct() {
         let long = "x".repeat(80);
         let names = ["a", "b"].map(|end| full("files", &format!("{long}{end}")));
         assert_ne!(names[0], names[1]);

@@ -10,7 +10,7 @@ use std::path::Path;
 const GARBAGE: &str = "this is no database, whatever its name says, and it never was one";
 
 #[tokio::test]
-async fn a_damaged_journal_is_put_aside_by_who_writes() {
+async fn writer_moves_damaged_journal_aside() {
     let place = TestFolder::new();
     fs::write(place.path(), GARBAGE).unwrap();
     let opened = Journal::open(&place.path()).unwrap();
@@ -23,7 +23,7 @@ async fn a_damaged_journal_is_put_aside_by_who_writes() {
 }
 
 #[tokio::test]
-async fn a_damaged_journal_stays_where_it_is_for_who_only_looks() {
+async fn reader_leaves_damaged_journal_in_place() {
     let place = TestFolder::new();
     assert!(Journal::open_existing(&place.path()).unwrap().is_none());
     assert!(!place.path().exists());
@@ -40,7 +40,7 @@ async fn a_damaged_journal_stays_where_it_is_for_who_only_looks() {
 }
 
 #[tokio::test]
-async fn who_only_looks_sees_what_is_there() {
+async fn reader_sees_entries_and_session_in_use() {
     let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
@@ -79,7 +79,7 @@ async fn a_journal_of_a_newer_version_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_page_that_was_overwritten_is_found_by_the_check() {
+async fn overwritten_page_fails_integrity_check() {
     let place = TestFolder::new();
     {
         let journal = place.open();
@@ -96,7 +96,7 @@ async fn a_page_that_was_overwritten_is_found_by_the_check() {
 }
 
 #[tokio::test]
-async fn what_is_written_to_a_journal_that_was_moved_is_not_acknowledged() {
+async fn append_to_moved_journal_is_refused() {
     let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
@@ -111,7 +111,7 @@ async fn what_is_written_to_a_journal_that_was_moved_is_not_acknowledged() {
 }
 
 #[tokio::test]
-async fn an_owner_that_we_cannot_have_named_is_no_path_to_follow() {
+async fn foreign_owner_name_is_not_used_as_path() {
     let place = TestFolder::new();
     let journal = place.open();
     journal.release(begin(&journal, "s").await).await.unwrap();
@@ -126,7 +126,7 @@ async fn an_owner_that_we_cannot_have_named_is_no_path_to_follow() {
 }
 
 #[tokio::test]
-async fn what_a_crash_leaves_of_a_write_takes_nothing_from_those_before() {
+async fn torn_write_loses_no_earlier_entries() {
     let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
@@ -172,7 +172,7 @@ async fn what_a_crash_leaves_of_a_write_takes_nothing_from_those_before() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn nobody_else_can_read_any_of_it() {
+async fn journal_files_are_private() {
     use std::os::unix::fs::PermissionsExt;
     let place = TestFolder::new();
     let journal = place.open();

@@ -7,7 +7,7 @@ use outlast_store::journal::{Page, Summary};
 use std::pin::pin;
 
 #[tokio::test]
-async fn what_was_written_is_read_back_in_order_and_in_pages() {
+async fn entries_are_read_back_in_order_and_pages() {
     let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
@@ -38,7 +38,7 @@ async fn what_was_written_is_read_back_in_order_and_in_pages() {
 }
 
 #[tokio::test]
-async fn the_context_is_what_was_said_and_all_of_the_last_turn() {
+async fn context_has_messages_and_full_last_turn() {
     let place = TestFolder::new();
     let journal = place.open();
     let (hold, other) = (begin(&journal, "s").await, begin(&journal, "t").await);
@@ -74,7 +74,7 @@ async fn the_context_is_what_was_said_and_all_of_the_last_turn() {
 }
 
 #[tokio::test]
-async fn a_summary_tells_what_happened_and_whether_it_is_over() {
+async fn summary_has_counts_times_and_open_turn() {
     let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
@@ -100,7 +100,7 @@ async fn a_summary_tells_what_happened_and_whether_it_is_over() {
 }
 
 #[tokio::test]
-async fn what_comes_late_to_an_old_turn_leaves_the_last_one_open() {
+async fn late_entry_of_old_turn_keeps_last_turn_open() {
     let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
@@ -113,7 +113,7 @@ async fn what_comes_late_to_an_old_turn_leaves_the_last_one_open() {
 }
 
 #[tokio::test]
-async fn sessions_are_listed_by_their_last_change_and_the_unfinished_on_their_own() {
+async fn sessions_list_by_last_change_unfinished_separately() {
     let place = TestFolder::new();
     let journal = place.open();
     let (old, new) = (begin(&journal, "old").await, begin(&journal, "new").await);
@@ -130,7 +130,7 @@ async fn sessions_are_listed_by_their_last_change_and_the_unfinished_on_their_ow
 }
 
 #[tokio::test]
-async fn a_session_is_found_by_the_beginning_of_its_name() {
+async fn session_is_found_by_id_prefix() {
     let place = TestFolder::new();
     let journal = place.open();
     for id in ["abc", "abd", "ab", "é1", "xé"] {
@@ -148,7 +148,7 @@ async fn a_session_is_found_by_the_beginning_of_its_name() {
 }
 
 #[tokio::test]
-async fn what_does_not_exist_is_neither_read_nor_claimed_nor_deleted() {
+async fn missing_session_is_an_error_for_every_operation() {
     let place = TestFolder::new();
     let journal = place.open();
     let errors = [
@@ -230,7 +230,7 @@ async fn ten_writers_leave_no_gaps() {
 }
 
 #[tokio::test]
-async fn a_writer_that_leaves_loses_nothing_and_doubles_nothing() {
+async fn dropped_append_is_written_exactly_once() {
     let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;

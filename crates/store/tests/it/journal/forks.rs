@@ -30,7 +30,7 @@ async fn three_turns(journal: &Journal) -> SessionLock {
 }
 
 #[tokio::test]
-async fn a_copy_has_the_entries_before_a_prompt_and_goes_on_after_them() {
+async fn fork_has_entries_before_prompt_and_continues() {
     let place = TestFolder::new();
     let journal = place.open();
     let _hold = three_turns(&journal).await;
@@ -56,7 +56,7 @@ async fn a_copy_has_the_entries_before_a_prompt_and_goes_on_after_them() {
 }
 
 #[tokio::test]
-async fn nothing_is_copied_that_ends_in_the_middle_of_a_turn() {
+async fn fork_in_open_turn_is_refused() {
     let place = TestFolder::new();
     let journal = place.open();
     let hold = three_turns(&journal).await;
@@ -92,7 +92,7 @@ async fn nothing_is_copied_that_ends_in_the_middle_of_a_turn() {
 }
 
 #[tokio::test]
-async fn a_copy_needs_a_session_and_a_name_of_its_own() {
+async fn fork_needs_existing_session_and_new_id() {
     let place = TestFolder::new();
     let journal = place.open();
     let nothing = journal.fork("s", None, new("t")).await;
@@ -117,7 +117,7 @@ async fn only_its_owner_renames_a_session() {
 }
 
 #[tokio::test]
-async fn a_session_is_removed_by_its_owner_when_nothing_has_happened_in_it() {
+async fn release_or_remove_deletes_only_empty_session() {
     let place = TestFolder::new();
     let journal = place.open();
     let (empty, used) = (begin(&journal, "s").await, begin(&journal, "t").await);

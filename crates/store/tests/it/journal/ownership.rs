@@ -7,7 +7,7 @@ use outlast_store::journal::{Availability, NewSession};
 use std::pin::pin;
 
 #[tokio::test]
-async fn a_name_is_given_once() {
+async fn session_id_can_be_created_only_once() {
     let place = TestFolder::new();
     let journal = place.open();
     let hold = begin(&journal, "s").await;
@@ -55,7 +55,7 @@ async fn a_session_has_one_owner_until_it_is_released() {
 }
 
 #[tokio::test]
-async fn a_hold_that_is_dropped_lets_go() {
+async fn dropped_session_lock_is_released() {
     let place = TestFolder::new();
     let journal = place.open();
     drop(begin(&journal, "s").await);
@@ -64,7 +64,7 @@ async fn a_hold_that_is_dropped_lets_go() {
 }
 
 #[tokio::test]
-async fn who_leaves_while_its_claim_is_under_way_owns_nothing() {
+async fn dropped_claim_leaves_session_free() {
     let place = TestFolder::new();
     let journal = place.open();
     drop(begin(&journal, "s").await);
@@ -79,7 +79,7 @@ async fn who_leaves_while_its_claim_is_under_way_owns_nothing() {
 }
 
 #[tokio::test]
-async fn who_lost_its_session_writes_nothing_more() {
+async fn fenced_owner_cannot_write() {
     let place = TestFolder::new();
     let (one, other) = (place.open(), place.open());
     let stale = begin(&one, "s").await;
@@ -107,7 +107,7 @@ async fn who_lost_its_session_writes_nothing_more() {
 }
 
 #[tokio::test]
-async fn who_claims_again_after_losing_its_lock_is_alive_to_others() {
+async fn reclaimed_session_is_in_use_for_others() {
     let place = TestFolder::new();
     let (one, other) = (place.open(), place.open());
     let stale = begin(&one, "s").await;
@@ -135,7 +135,7 @@ async fn a_deleted_session_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn who_dies_before_it_has_begun_a_turn_leaves_nothing_to_be_said() {
+async fn owner_that_dies_without_turn_leaves_session_free() {
     let place = TestFolder::new();
     let journal = place.open();
     let state = || async { place.open().summary("s").await.unwrap().availability };

@@ -1,6 +1,6 @@
 //! Several processes, some of them stopped or killed in the middle of something.
 //!
-//! The others are this program once more, running only `a_process_of_its_own`: it takes commands from its standard
+//! The others are this program once more, running only `child_process_with_journal`: it takes commands from its standard
 //! input and answers each with one line on standard error (the test harness writes to standard output).
 
 use super::{ALL, TestFolder, append, begin, line, told};
@@ -20,7 +20,7 @@ const PLACE: &str = "OUTLAST_TEST_JOURNAL";
     clippy::disallowed_methods,
     reason = "it is told by its parent where to work"
 )]
-async fn a_process_of_its_own() {
+async fn child_process_with_journal() {
     // In the run of all tests there is nothing to do.
     let Some(path) = std::env::var_os(PLACE) else {
         return;
@@ -108,7 +108,7 @@ struct Process {
 impl Process {
     fn start(place: &TestFolder) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "journal::processes::a_process_of_its_own"])
+            .args(["--exact", "journal::processes::child_process_with_journal"])
             .args(["--nocapture", "--test-threads=1"])
             .env(PLACE, place.path())
             .stdin(Stdio::piped())
@@ -240,7 +240,7 @@ async fn a_stopped_process_keeps_its_sessions() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_process_that_wakes_up_after_it_was_taken_for_dead_writes_nothing() {
+async fn process_presumed_dead_cannot_write_on_wakeup() {
     let place = TestFolder::new();
     let journal = place.open();
     let mut other = Process::start(&place);
@@ -257,7 +257,7 @@ async fn a_process_that_wakes_up_after_it_was_taken_for_dead_writes_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_before_a_kill_is_there_and_nothing_is_half_there() {
+async fn acknowledged_writes_survive_kill_and_none_is_partial() {
     for least in [1, 7, 20] {
         let place = TestFolder::new();
         let mut other = Process::start(&place);
@@ -290,7 +290,7 @@ async fn what_was_acknowledged_before_a_kill_is_there_and_nothing_is_half_there(
 }
 
 #[tokio::test]
-async fn of_many_processes_that_want_a_session_one_has_it_at_a_time() {
+async fn contended_session_has_one_owner_at_a_time() {
     const ROUNDS: usize = 20;
     let names = ["a", "b", "c"];
     let place = TestFolder::new();
@@ -333,7 +333,7 @@ async fn of_many_processes_that_want_a_session_one_has_it_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_process_leaves_no_file_when_it_goes_and_a_killed_ones_is_cleaned_up() {
+async fn owner_files_are_removed_on_exit_and_after_kill() {
     let place = TestFolder::new();
     {
         let journal = place.open();

@@ -77,7 +77,7 @@ fn meaning(mut chat: Chat, modifiers: KeyModifiers, code: KeyCode) -> String {
 }
 
 #[test]
-fn every_key_means_one_thing_in_every_state() {
+fn every_key_has_its_action_in_every_state() {
     let states: [(&str, State); 9] = [
         ("starting", Chat::new),
         ("idle", idle),
@@ -134,7 +134,7 @@ fn escape_cancels_the_retry_and_only_then_the_turn() {
 }
 
 #[test]
-fn what_was_just_said_can_be_interrupted_before_the_session_has_taken_it() {
+fn sent_message_can_be_aborted_before_turn_starts() {
     let mut chat = idle();
     chat.write("hello");
     assert_eq!(
@@ -146,7 +146,7 @@ fn what_was_just_said_can_be_interrupted_before_the_session_has_taken_it() {
 }
 
 #[test]
-fn what_was_said_while_a_session_is_opened_is_awaited_when_it_is_there() {
+fn message_sent_while_session_opens_keeps_chat_busy() {
     for mut chat in [Chat::new(), idle()] {
         chat.write("hello");
         chat.take_all([key(KeyCode::Enter)]);
@@ -160,7 +160,7 @@ fn what_was_said_while_a_session_is_opened_is_awaited_when_it_is_there() {
 }
 
 #[test]
-fn a_second_interruption_leaves_and_any_other_key_forgets_the_first() {
+fn second_ctrl_c_quits_unless_another_key_intervenes() {
     let interrupt = || with(KeyModifiers::CONTROL, KeyCode::Char('c'));
     let mut chat = idle();
     assert_eq!(chat.take_all([interrupt(), interrupt()]), [Action::Quit]);
@@ -177,7 +177,7 @@ fn a_second_interruption_leaves_and_any_other_key_forgets_the_first() {
 }
 
 #[test]
-fn what_is_typed_when_a_question_comes_does_not_answer_it() {
+fn text_typed_before_question_is_armed_becomes_draft() {
     let mut chat = working();
     assert_eq!(chat.take_all([question()]), [Action::ArmQuestion(1)]);
     assert_eq!(chat.take_all([key(KeyCode::Char('y'))]), []);
@@ -193,7 +193,7 @@ fn what_is_typed_when_a_question_comes_does_not_answer_it() {
 }
 
 #[test]
-fn a_question_is_not_armed_by_the_one_before_it() {
+fn question_is_not_armed_by_timer_of_earlier_question() {
     let mut chat = asked();
     chat.handle(Input::QuestionWithdrawn, NOW);
     assert_eq!(chat.take_all([question()]), [Action::ArmQuestion(2)]);
@@ -207,7 +207,7 @@ fn a_question_is_not_armed_by_the_one_before_it() {
 }
 
 #[test]
-fn lists_are_gone_through_and_chosen_from() {
+fn choice_list_is_navigated_and_selected_by_keys() {
     let mut chat = choosing();
     chat.write("model");
     assert_eq!(chat.take_all([key(KeyCode::Enter)]), []);
@@ -226,7 +226,7 @@ fn lists_are_gone_through_and_chosen_from() {
 }
 
 #[test]
-fn a_backslash_or_alt_before_enter_begins_a_line_also_while_a_list_is_open() {
+fn alt_or_backslash_enter_inserts_newline() {
     let mut chat = choosing();
     chat.write("help");
     assert_eq!(chat.take_all([with(KeyModifiers::ALT, KeyCode::Enter)]), []);
@@ -241,7 +241,7 @@ fn a_backslash_or_alt_before_enter_begins_a_line_also_while_a_list_is_open() {
 }
 
 #[test]
-fn a_line_means_what_its_keys_would() {
+fn line_input_acts_like_typed_keys() {
     let line = |text: &str| Input::Line(text.to_owned());
     let table: [(State, &str, Option<Action>); 9] = [
         (idle, "hello", Some(Action::SendMessage("hello".to_owned()))),
@@ -265,7 +265,7 @@ fn a_line_means_what_its_keys_would() {
 }
 
 #[test]
-fn a_model_is_the_one_that_was_typed_unless_somebody_went_through_the_list() {
+fn typed_model_is_used_unless_list_was_navigated() {
     let chat = || {
         let mut chat = idle();
         let mut there = joined();
@@ -281,7 +281,7 @@ fn a_model_is_the_one_that_was_typed_unless_somebody_went_through_the_list() {
 }
 
 #[test]
-fn what_was_complained_of_before_there_was_a_session_is_still_there() {
+fn warning_before_session_opens_is_kept() {
     let mut chat = Chat::new();
     let warning = "warning: it cannot be written down".to_owned();
     chat.handle(Input::Notice(Tone::Warning, warning.clone()), NOW);
@@ -292,7 +292,7 @@ fn what_was_complained_of_before_there_was_a_session_is_still_there() {
 }
 
 #[test]
-fn a_summary_is_not_what_the_user_said() {
+fn compaction_summary_is_not_shown_as_user_message() {
     let mark = "[Summary of the conversation so far, in place of its messages]\nThe parser.";
     let mut there = joined();
     there.messages = vec![Message::user(mark)];

@@ -214,7 +214,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn nothing_that_happens_ends_the_chat_or_reaches_the_screen_uncleaned(
+    fn random_inputs_neither_panic_nor_leak_control_characters(
         all in collection::vec(anything(), 1..60),
     ) {
         let mut chat = Chat::new();
@@ -231,7 +231,7 @@ proptest! {
 }
 
 #[test]
-fn a_chat_in_any_state_is_drawn_at_any_size() {
+fn chat_draws_in_any_state_at_any_size() {
     let states: [fn() -> Chat; 5] = [Chat::new, idle, working, retrying, asked];
     for state in states {
         let mut chat = state();

@@ -77,7 +77,7 @@ fn played(lines: &str) -> String {
 }
 
 #[test]
-fn every_turn_leaves_what_happened_and_nothing_twice() {
+fn recorded_turns_match_transcript_snapshot() {
     let mut all = String::new();
     for (name, lines) in TURNS {
         all.push_str(&format!("##### {name}\n{}\n", played(lines)));
@@ -86,7 +86,7 @@ fn every_turn_leaves_what_happened_and_nothing_twice() {
 }
 
 #[test]
-fn each_piece_of_an_answer_is_shown_once_and_retracted_ones_are_marked() {
+fn completion_is_shown_once_and_retraction_is_marked() {
     let answer = "Hello from the scripted provider: no network, no key, no cost. You said: hello";
     for (name, lines) in TURNS {
         let shown = played(lines);

@@ -22,7 +22,7 @@ fn ended() -> Input {
 }
 
 #[test]
-fn failures_that_repeat_are_one_notice_with_a_count() {
+fn repeated_failures_share_one_notice_with_count() {
     let mut chat = working();
     for number in 1..=3 {
         chat.events([scheduled(number, 2), attempt(number + 1)]);
@@ -47,7 +47,7 @@ fn failures_that_repeat_are_one_notice_with_a_count() {
 }
 
 #[test]
-fn an_answer_that_was_gone_on_with_and_then_given_up_is_retracted_from_its_beginning() {
+fn retraction_covers_continued_completion_from_its_start() {
     let mut chat = working();
     let seam = || Body::Seam {
         by: ContinueBy::Prompt,
@@ -80,7 +80,7 @@ fn an_answer_that_was_gone_on_with_and_then_given_up_is_retracted_from_its_begin
 }
 
 #[test]
-fn what_an_earlier_process_kept_of_an_answer_is_all_that_its_retraction_takes() {
+fn retraction_takes_only_text_kept_from_earlier_process() {
     let mut chat = working();
     chat.events([text("before"), sealed(TurnStatus::Completed)]);
     chat.events([start(), input("more"), text("kept")]);
@@ -91,7 +91,7 @@ fn what_an_earlier_process_kept_of_an_answer_is_all_that_its_retraction_takes() 
 }
 
 #[test]
-fn a_turn_that_is_carried_on_says_nothing_twice() {
+fn resumed_turn_shows_nothing_twice() {
     let said = |role, text: &str| Message {
         role,
         parts: vec![Part::Text {
@@ -130,7 +130,7 @@ fn a_turn_that_is_carried_on_says_nothing_twice() {
 }
 
 #[test]
-fn a_turn_that_is_tried_again_says_nothing_twice_and_what_follows_is_said() {
+fn retried_turn_shows_nothing_twice() {
     let mut chat = idle();
     // There was nothing to retry.
     chat.write("/retry");
@@ -150,7 +150,7 @@ fn a_turn_that_is_tried_again_says_nothing_twice_and_what_follows_is_said() {
 }
 
 #[test]
-fn a_tool_that_an_end_has_cut_off_does_not_run_for_ever() {
+fn aborted_turn_ends_its_running_tools() {
     let mut chat = working();
     chat.events([call("1"), call("2")]);
     let (id, name) = ("1".to_owned(), "bash".to_owned());
@@ -174,7 +174,7 @@ fn words(chat: &Chat, now: Timestamp) -> String {
 }
 
 #[test]
-fn a_gate_moves_the_retry_that_is_waited_for() {
+fn gate_hold_moves_retry_countdown() {
     let mut chat = retrying();
     chat.events([scheduled(2, 600)]);
     // Before its scheduled time the gate can only move it forward.
@@ -199,7 +199,7 @@ fn a_gate_moves_the_retry_that_is_waited_for() {
 }
 
 #[test]
-fn a_gate_without_an_answer_leaves_the_retry_its_own_time() {
+fn expired_gate_hold_restores_retry_time() {
     let mut chat = working();
     chat.events([scheduled(1, 600), held(20)]);
     assert_eq!(
@@ -213,7 +213,7 @@ fn a_gate_without_an_answer_leaves_the_retry_its_own_time() {
 }
 
 #[test]
-fn a_retry_that_was_hurried_and_is_held_waits_for_the_gate() {
+fn retry_now_still_waits_for_held_gate() {
     let mut chat = working();
     chat.events([scheduled(1, 600)]);
     assert_eq!(
@@ -228,7 +228,7 @@ fn a_retry_that_was_hurried_and_is_held_waits_for_the_gate() {
 }
 
 #[test]
-fn before_the_first_failure_a_gate_means_waiting_in_line() {
+fn gate_hold_before_first_failure_shows_queued() {
     let mut chat = idle();
     chat.events([start(), input("hello"), held(30)]);
     assert_eq!(
@@ -246,7 +246,7 @@ fn before_the_first_failure_a_gate_means_waiting_in_line() {
 }
 
 #[test]
-fn after_a_compaction_it_goes_on_as_before() {
+fn activity_is_restored_after_compaction() {
     let ended = || Body::AutoCompactionEnded {
         reason: CompactionReason::Threshold,
         before: 150_000,
@@ -270,7 +270,7 @@ fn after_a_compaction_it_goes_on_as_before() {
 // --- Queued messages ---
 
 #[test]
-fn what_waits_to_be_said_is_handed_back_when_the_turn_is_over() {
+fn queued_messages_return_to_editor_when_turn_ends() {
     let mut chat = working();
     let queue = |steering: &[&str]| Body::QueueChanged {
         steering: steering.iter().map(|&text| text.to_owned()).collect(),
@@ -291,7 +291,7 @@ fn what_waits_to_be_said_is_handed_back_when_the_turn_is_over() {
 }
 
 #[test]
-fn what_is_handed_back_may_be_of_any_size() {
+fn long_returned_message_collapses_to_paste() {
     let mut chat = idle();
     let long = "a line\n".repeat(100_000);
     chat.handle(
@@ -307,7 +307,7 @@ fn what_is_handed_back_may_be_of_any_size() {
 }
 
 #[test]
-fn a_problem_and_its_remedy_are_told_at_the_end() {
+fn problem_and_hint_are_shown_when_turn_ends() {
     let mut chat = working();
     let done = Body::Done {
         stop_reason: StopReason::EndTurn,

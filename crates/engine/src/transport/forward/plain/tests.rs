@@ -78,7 +78,7 @@ const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\
 const LENGTH: &str = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfour";
 
 #[tokio::test]
-async fn a_response_is_the_same_in_whatever_pieces_it_comes() {
+async fn response_does_not_depend_on_read_sizes() {
     for piece in 1..CHUNKED.len() {
         let (plain, serving) = server(
             &[CHUNKED, LENGTH, "HTTP/1.1 200 OK\r\n\r\nuntil the close"],
@@ -97,7 +97,7 @@ async fn a_response_is_the_same_in_whatever_pieces_it_comes() {
 }
 
 #[tokio::test]
-async fn what_came_together_is_handed_on_together() {
+async fn bytes_received_together_are_yielded_together() {
     let (plain, _serving) = server(&[CHUNKED], usize::MAX).await;
     let (_, _, mut body) = plain
         .send(
@@ -116,7 +116,7 @@ async fn what_came_together_is_handed_on_together() {
 }
 
 #[tokio::test]
-async fn a_request_says_what_it_was_given_and_where_it_goes() {
+async fn request_is_written_exactly_with_host_and_length() {
     let (plain, serving) = server(&[LENGTH], 99).await;
     ask(&plain, Method::POST).await.unwrap();
     let asked = serving.await.unwrap().pop().unwrap();
@@ -130,7 +130,7 @@ async fn a_request_says_what_it_was_given_and_where_it_goes() {
 }
 
 #[tokio::test]
-async fn a_connection_is_used_again_only_when_its_response_was_whole_and_it_may_be() {
+async fn connection_is_reused_only_after_complete_response() {
     let closing = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
     for (answers, kept) in [(&[LENGTH, LENGTH][..], 1), (&[closing, LENGTH], 0)] {
         let (plain, _serving) = server(answers, 99).await;
@@ -154,7 +154,7 @@ async fn a_connection_is_used_again_only_when_its_response_was_whole_and_it_may_
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_meanwhile_is_not_used() {
+async fn closed_idle_connection_is_not_reused() {
     let (plain, serving) = server(&[LENGTH], 99).await;
     ask(&plain, Method::POST).await.unwrap();
     serving.await.unwrap();
@@ -172,7 +172,7 @@ async fn a_connection_that_was_closed_meanwhile_is_not_used() {
 }
 
 #[tokio::test]
-async fn interim_responses_are_passed_over_and_some_have_no_body() {
+async fn interim_responses_are_skipped_and_head_has_no_body() {
     let interim = format!("HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n{LENGTH}");
     let (plain, _serving) = server(
         &[
@@ -193,7 +193,7 @@ async fn interim_responses_are_passed_over_and_some_have_no_body() {
 }
 
 #[tokio::test]
-async fn what_breaks_off_or_cannot_be_read_is_an_error() {
+async fn truncated_or_malformed_response_is_an_error() {
     let cases = [
         ("close", IoKind::Protocol),
         ("", IoKind::Reset),
@@ -239,7 +239,7 @@ async fn what_breaks_off_or_cannot_be_read_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_comes_before_the_whole_request_is_heard() {
+async fn refusal_before_full_upload_is_returned() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap())
         .parse()
@@ -267,7 +267,7 @@ async fn a_refusal_that_comes_before_the_whole_request_is_heard() {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_read_is_our_own_fault() {
+async fn unreadable_request_body_is_a_misconfigured_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let base = base.parse().unwrap();
@@ -285,7 +285,7 @@ async fn a_request_that_cannot_be_read_is_our_own_fault() {
 }
 
 #[tokio::test]
-async fn with_a_proxy_or_a_secure_channel_this_is_not_the_way() {
+async fn plain_client_declines_https_and_proxies() {
     let settings = HttpSettings::default();
     let none = |settings: &HttpSettings, url: &str| {
         PlainClient::new(settings, &url.parse().unwrap(), HeaderMap::new()).is_none()
