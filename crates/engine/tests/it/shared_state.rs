@@ -6,6 +6,7 @@ use outlast_engine::clock::WallClock;
 use outlast_engine::shared_state::{Report, SharedState, StoreEvent};
 use outlast_kernel::gate::{GateReply, Waiter, WaiterId};
 use outlast_kernel::verdict::Cause;
+use std::io::Write as _;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -189,7 +190,13 @@ async fn deleted_or_damaged_file_is_replaced_for_all_processes() {
         for suffix in ["", "-wal", "-shm"] {
             let part = folder.path().join(format!("outlast.db{suffix}"));
             match damage {
-                true => std::fs::write(part, vec![0x5a; 100_000]).unwrap(),
+                // In place: a mapped file that shrinks would kill this process.
+                true => std::fs::OpenOptions::new()
+                    .write(true)
+                    .open(part)
+                    .unwrap()
+                    .write_all(&[0x5a; 100_000])
+                    .unwrap(),
                 false => std::fs::remove_file(part).unwrap(),
             }
         }
