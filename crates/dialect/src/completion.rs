@@ -279,5 +279,5 @@ pub(crate) fn arguments_object(arguments: &str) -> Value {
 }
 
 #[cfg(test)]
-#[path = "answer_tests.rs"]
+#[path = "completion_tests.rs"]
 mod tests;

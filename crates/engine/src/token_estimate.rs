@@ -188,5 +188,5 @@ fn json_bytes(value: &Value) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "size_tests.rs"]
+#[path = "token_estimate_tests.rs"]
 mod tests;

@@ -285,5 +285,5 @@ impl File {
 }
 
 #[cfg(test)]
-#[path = "page_tests.rs"]
+#[path = "assets_tests.rs"]
 mod tests;

@@ -96,7 +96,7 @@ pub enum AccessDenied {
     NoHost,
     /// The request is for a host name that is not configured.
     #[error(
-        "`{host}` is not a name of this server; reach it by its address or as localhost, or add the name to {section}.names"
+        "`{host}` is not a name of this server; reach it by its address or as localhost, or add the name to {section}.allowed_hosts"
     )]
     UnknownHost {
         /// The section of the settings that lists host names.
@@ -275,5 +275,5 @@ impl<'a> Authority<'a> {
 }
 
 #[cfg(test)]
-#[path = "guard_tests.rs"]
+#[path = "auth_tests.rs"]
 mod tests;

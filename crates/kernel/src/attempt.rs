@@ -523,5 +523,5 @@ fn stay_in(state: &mut State, stage: Stage) -> Effects {
 }
 
 #[cfg(test)]
-#[path = "recovery_tests.rs"]
+#[path = "attempt_tests.rs"]
 mod tests;

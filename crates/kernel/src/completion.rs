@@ -325,5 +325,5 @@ impl InvalidCompletion {
 }
 
 #[cfg(test)]
-#[path = "stop_tests.rs"]
+#[path = "completion_tests.rs"]
 mod tests;

@@ -122,5 +122,5 @@ fn is_symbol(c: char) -> bool {
 }
 
 #[cfg(test)]
-#[path = "repetition_tests.rs"]
+#[path = "loops_tests.rs"]
 mod tests;

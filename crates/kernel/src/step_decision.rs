@@ -185,5 +185,5 @@ fn retry_at(
 }
 
 #[cfg(test)]
-#[path = "step_tests.rs"]
+#[path = "step_decision_tests.rs"]
 mod tests;

@@ -306,5 +306,5 @@ fn go_duration(wait: Duration) -> String {
 }
 
 #[cfg(test)]
-#[path = "refusal_tests.rs"]
+#[path = "error_response_tests.rs"]
 mod tests;

@@ -187,5 +187,5 @@ impl Reader {
 
 #[cfg(test)]
 #[cfg(unix)]
-#[path = "program_tests.rs"]
+#[path = "agents_tests.rs"]
 mod tests;

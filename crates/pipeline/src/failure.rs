@@ -185,5 +185,5 @@ fn is_shell_error(ran: &ProcessResult) -> bool {
 }
 
 #[cfg(test)]
-#[path = "failing_tests.rs"]
+#[path = "failure_tests.rs"]
 mod tests;

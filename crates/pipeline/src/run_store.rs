@@ -244,5 +244,5 @@ async fn open_current(
 }
 
 #[cfg(test)]
-#[path = "home_tests.rs"]
+#[path = "run_store_tests.rs"]
 mod tests;

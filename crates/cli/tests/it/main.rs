@@ -87,9 +87,9 @@ mod run_input;
 #[cfg(target_os = "linux")]
 mod run_kills;
 #[cfg(unix)]
-mod run_letters;
-#[cfg(unix)]
 mod run_policies;
+#[cfg(unix)]
+mod run_requests;
 #[cfg(unix)]
 mod run_watchdog;
 mod runs;

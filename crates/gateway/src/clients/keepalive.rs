@@ -278,5 +278,5 @@ fn retry_message(retry_after: Duration) -> String {
 }
 
 #[cfg(test)]
-#[path = "keeping_tests.rs"]
+#[path = "keepalive_tests.rs"]
 mod tests;

@@ -253,5 +253,5 @@ fn cleaned_text(text: &str) -> Box<str> {
 }
 
 #[cfg(test)]
-#[path = "traffic_tests.rs"]
+#[path = "request_log_tests.rs"]
 mod tests;

@@ -262,5 +262,5 @@ fn merge_into(last: &mut Event, event: &Event) -> bool {
 }
 
 #[cfg(test)]
-#[path = "record_tests.rs"]
+#[path = "event_log_tests.rs"]
 mod tests;

@@ -133,7 +133,11 @@ async fn fallback_of_earlier_chain_has_all_retries_in_next_one() {
 // --- The model of a completion ---
 
 /// Returns the models that the events and the journal name for each completion.
-async fn answering_models(kept: &TestJournal, session: &Session, heard: &Listener) -> [Vec<String>; 2] {
+async fn answering_models(
+    kept: &TestJournal,
+    session: &Session,
+    heard: &Listener,
+) -> [Vec<String>; 2] {
     let step = |body: Body| match body {
         Body::StepComplete { model, .. } => Some(model),
         _ => None,

@@ -60,5 +60,5 @@ fn find_gateway(home: &Path, port: u16) -> Result<RunningGateway, ControlError> 
 }
 
 #[cfg(test)]
-#[path = "machine_tests.rs"]
+#[path = "local_gateways_tests.rs"]
 mod tests;

@@ -167,7 +167,7 @@ fn sound() -> Vec<(&'static str, String)> {
         ("a plan", plan()),
         ("a map", include_str!("../../../ARCHITECTURE.md").to_owned()),
         ("code", include_str!("gate.rs").to_owned()),
-        ("more code", include_str!("recovery_tests.rs").to_owned()),
+        ("more code", include_str!("attempt_tests.rs").to_owned()),
         ("a table in code", include_str!("classify/rules.rs").to_owned()),
         ("phrases", include_str!("classify/phrases.rs").to_owned()),
         ("errors", include_str!("../../../corpus/errors.jsonl").to_owned()),

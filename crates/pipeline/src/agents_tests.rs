@@ -26,7 +26,7 @@ fn templated(parts: &[&str]) -> Agent {
 }
 
 fn recordings() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/program_tests")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/agents_tests")
 }
 
 /// The result of an agent that prints a recording, with its arguments and its input.
