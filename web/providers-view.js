@@ -39,7 +39,7 @@ export function providersView() {
   });
   const polling = poll(
     async (signal) => {
-      const { accounts = [], gates = [] } = await api("knowledge", { signal });
+      const { accounts = [], gates = [] } = await api("shared_state", { signal });
       draw({ accounts, gates });
       well();
     },

@@ -47,7 +47,7 @@ export function comesBack(client) {
     await scene.until(() => scene.finished().length > 1);
     const sent = scene.finished().map(({ outcome }) => outcome);
     assert.deepEqual(sent, ["sent_back", "answered"]);
-    const [taken] = scene.events("taken_up");
+    const [taken] = scene.events("resumed");
     const [back] = scene.finished();
     assert.equal(taken?.attempts, back.attempts, "the attempts before it came back count");
   };
@@ -64,8 +64,8 @@ export function outlives(client) {
     assert.ok(await scene.until(() => scene.hasWritten(1)), "the hold is written");
     await scene.restart();
     checkAnswer(await answer);
-    await scene.until(() => scene.events("taken_up").length > 0);
-    assert.equal(scene.events("taken_up")[0]?.attempts, 1, "its wait goes on");
+    await scene.until(() => scene.events("resumed").length > 0);
+    assert.equal(scene.events("resumed")[0]?.attempts, 1, "its wait goes on");
     const asked = await scene.asked();
     assert.equal(asked.length, 2, `requests to the provider: ${asked.map(({ status }) => status)}`);
   };

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) prompt: PromptArguments,
 
-    /// Say nothing on stderr but errors, warnings and questions; stdout and the exit code stay as they are
+    /// Print only errors, warnings and questions on stderr; stdout and the exit code do not change
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
 }
@@ -86,34 +86,34 @@ fn strip_leading_quiet(words: Vec<OsString>) -> (Vec<OsString>, bool) {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// See an outage outlasted, in ninety seconds, without a key
+    /// Demonstrate how outages are handled, in ninety seconds, without a key
     Demo(DemoArguments),
     /// Show the named retry policies
     #[command(subcommand, after_help = settings::POLICY_EXAMPLES)]
     Policy(PolicyCommand),
-    /// Say what a failure means, what would be done about it, and why
+    /// Explain a failure: its cause, the decision and the reason
     Explain(ExplainArguments),
-    /// Play an outage or an overload with many agents, and compare what policies make of it
+    /// Simulate an outage or an overload with many agents, and compare retry policies
     Simulate(SimulateArguments),
     /// Check and show the settings
     #[command(subcommand, after_help = settings::CONFIG_EXAMPLES)]
     Config(ConfigCommand),
     /// Serve the scripted provider over HTTP, in three dialects, to rehearse an outage
     Mock(MockArguments),
-    /// Stand between an agent and its provider, and hold what fails until it works
+    /// Run a proxy between agents and their providers that holds and retries failed requests
     Gateway(Box<GatewayArguments>),
-    /// Be driven by another program over stdin and stdout: commands in, events out
+    /// Let another program control a session over stdin and stdout: commands in, events out
     Rpc(RpcArguments),
     /// Serve sessions over HTTP and WebSocket, and a page for the browser
     #[command(
-        mut_arg("policy", |policy| policy.help("The retry policy of sessions that choose none; see `outlast policy list` [default: overnight]")),
-        mut_arg("after_content", |it| it.help("What becomes of an answer that breaks off: fail, retract (ask anew) or continue [default: fail]"))
+        mut_arg("policy", |policy| policy.help("Retry policy of sessions that choose none; see `outlast policy list` [default: overnight]")),
+        mut_arg("after_content", |it| it.help("Treatment of a response that breaks off: fail, retract (send the request again) or continue [default: fail]"))
     )]
     Serve(Box<ServerArguments>),
     /// Run a pipeline: steps of models, commands and agent programs, from a YAML file
-    #[command(mut_arg("policy", |policy| policy.help("The retry policy of steps that have no `retry` [default: standard]")))]
+    #[command(mut_arg("policy", |policy| policy.help("Retry policy of steps that have no `retry` [default: standard]")))]
     Run(Box<RunArguments>),
-    /// Carry on what a crash, a reboot or a signal has interrupted
+    /// Resume sessions that a crash, a reboot or a signal interrupted
     Resume(ResumeArguments),
     /// List, show, export, compact and delete sessions
     #[command(subcommand, after_help = sessions::SESSIONS_EXAMPLES)]
@@ -122,30 +122,30 @@ pub(crate) enum Command {
     Runs(RunsArguments),
     /// Show the accounts: which are free, which are blocked, why and until when
     Accounts(AccountsArguments),
-    /// Check the settings, the key, the way to the provider, the clock and the files
+    /// Check files, settings, key, network and clock
     Doctor(DoctorArguments),
-    /// Let a project's outlast.toml set everything, addresses and keys included
+    /// Trust a project's outlast.toml: allow it to set everything, addresses and keys included
     Trust(TrustArguments),
-    /// Print a script that completes commands and options in a shell
+    /// Print a shell completion script
     Completions(CompletionsArguments),
-    /// Print the manual, or write all of its pages into a folder
+    /// Print a manual page, or write all pages to a folder
     Man(ManArguments),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PromptArguments {
-    /// Ask once, print the answer and leave; `-` reads the prompt from stdin
+    /// Send one prompt, print the response and exit; `-` reads the prompt from stdin
     #[arg(short = 'p', long, allow_hyphen_values = true, conflicts_with = "mode")]
     pub(crate) prompt: Option<String>,
 
-    /// Be driven by another program over stdin and stdout, as `outlast rpc` is
+    /// Let another program control the session over stdin and stdout, like `outlast rpc`
     #[arg(long, value_enum)]
     pub(crate) mode: Option<RpcMode>,
 
     #[command(flatten)]
     pub(crate) session_arguments: SessionArguments,
 
-    /// A picture to go along with the prompt; may be given more than once
+    /// Image to send with the prompt; may be given more than once
     #[arg(
         long,
         value_name = "FILE",
@@ -154,42 +154,42 @@ pub(crate) struct PromptArguments {
     )]
     pub(crate) image: Vec<PathBuf>,
 
-    /// Ask for the answer as a whole instead of in pieces
+    /// Request the response as a whole instead of as a stream
     #[arg(long, requires = "prompt", conflicts_with_all = ["mode", "plain"])]
     pub(crate) no_stream: bool,
 
-    /// Print every event as one line of JSON instead of the answer
+    /// Print every event as one line of JSON instead of the response
     #[arg(long, requires = "prompt", conflicts_with_all = ["mode", "plain"])]
     pub(crate) json: bool,
 
-    /// Chat line by line, as a screen reader wants it; so it is where TERM is `dumb`
+    /// Chat line by line, for screen readers; the default if TERM is `dumb`
     #[arg(long, conflicts_with_all = ["mode", "prompt"])]
     pub(crate) plain: bool,
 }
 
-/// Which session, with whom, and what it may do.
+/// The options of a session.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SessionArguments {
     #[command(flatten)]
     pub(crate) flags: SettingFlags,
 
-    /// Where the provider is, such as http://localhost:8080/v1 [default: the provider's own address]
+    /// Base URL of the provider, such as http://localhost:8080/v1 [default: the provider's own]
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
 
-    /// Go on with the last session of this folder
+    /// Continue the last session of this folder
     #[arg(long = "continue", conflicts_with_all = ["session", "no_session"])]
     pub(crate) continue_last: bool,
 
-    /// Go on with that session; the beginning of its id is enough
+    /// Continue the session with this id; a prefix is enough
     #[arg(long, value_name = "ID", conflicts_with = "no_session")]
     pub(crate) session: Option<String>,
 
-    /// Write nothing down: what a crash interrupts cannot be carried on
+    /// Save nothing: an interrupted prompt cannot be resumed
     #[arg(long)]
     pub(crate) no_session: bool,
 
-    /// What may run without being asked about: write, bash, outside, mcp; separated by commas
+    /// Tools that may run without approval: write, bash, outside, mcp; separated by commas
     #[arg(long, value_name = "NAMES")]
     pub(crate) allow: Option<String>,
 
@@ -197,37 +197,37 @@ pub(crate) struct SessionArguments {
     #[arg(long)]
     pub(crate) no_tools: bool,
 
-    /// How long a prompt may take in all, such as 8h [default: as long as it takes]
+    /// Maximum duration of a prompt, such as 8h [default: no limit]
     #[arg(long, value_name = "DURATION")]
     pub(crate) deadline: Option<String>,
 }
 
-/// How events are said to a program.
+/// The format of events for a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum RpcMode {
-    /// The pi RPC protocol
+    /// Events of the pi RPC protocol
     Rpc,
-    /// The same commands, with our own events
+    /// Outlast's own events, with the same commands
     Native,
 }
 
 /// The flags that are settings.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SettingFlags {
-    /// Who answers: mock, anthropic, openai or openai-responses [default: mock]
+    /// Provider: mock, anthropic, openai or openai-responses [default: mock]
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
-    /// The model; for the scripted provider its script, such as `overloaded:3+rate-limited:retry-after=2`
+    /// Model; for the scripted provider a script, such as `overloaded:3+rate-limited:retry-after=2`
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// The retry policy; see `outlast policy list` [default: session]
+    /// Retry policy; see `outlast policy list` [default: session]
     #[arg(long, value_name = "NAME")]
     pub(crate) policy: Option<String>,
-    /// A model to ask when the first one cannot be asked, MODEL or PROVIDER:MODEL; may be given more than once, `''` means none
+    /// Fallback model, MODEL or PROVIDER:MODEL; may be given more than once, `''` means none
     #[arg(long, value_name = "MODEL")]
     pub(crate) fallback: Vec<String>,
-    /// What becomes of an answer that breaks off: fail, retract (ask anew) or continue [default: retract]
-    #[arg(long, value_name = "WHAT")]
+    /// Treatment of a response that breaks off: fail, retract (send the request again) or continue [default: retract]
+    #[arg(long, value_name = "ACTION")]
     pub(crate) after_content: Option<String>,
 }
 

@@ -15,6 +15,7 @@ mod layers;
 pub(crate) mod list;
 pub(crate) mod placeholder;
 mod problem;
+mod renamed;
 pub(crate) mod schema;
 mod sections;
 pub(crate) mod settings;
@@ -80,9 +81,7 @@ pub(crate) fn load_in(
     flags: &[(&str, impl AsRef<str>)],
 ) -> anyhow::Result<Settings> {
     let gathered = load_layers_in(folder, flags)?;
-    if let Some(warning) = gathered.warning() {
-        print_diagnostic(&format!("warning: {warning}"));
-    }
+    gathered.print_warnings();
     let layers = gathered.without_problems()?;
     Ok(Settings::from_layers(&layers)?)
 }
@@ -107,6 +106,12 @@ pub(crate) fn load_for_server(
     Ok(Settings::from_layers(&layers)?)
 }
 
+/// Prints the notices about old names of settings in the given folder.
+pub(crate) fn print_notices(folder: &Path) -> anyhow::Result<()> {
+    load_layers_in(Some(folder), &[("", ""); 0])?.print_notices();
+    Ok(())
+}
+
 /// Loads the settings of the two providers that a gateway knows, Anthropic and OpenAI, in that order; and returns the files
 /// that they were read from.
 pub(crate) fn load_for_gateway(
@@ -114,8 +119,8 @@ pub(crate) fn load_for_gateway(
     warn: Warnings,
 ) -> anyhow::Result<([Settings; 2], Vec<PathBuf>)> {
     let gathered = load_layers(flags)?;
-    if let (Warnings::Print, Some(warning)) = (warn, gathered.warning()) {
-        print_diagnostic(&format!("warning: {warning}"));
+    if warn == Warnings::Print {
+        gathered.print_warnings();
     }
     let project = gathered.project.as_ref().map(|source| source.file.clone());
     let files = file_locations::user_file()
@@ -174,9 +179,11 @@ pub(crate) fn project_file() -> Option<PathBuf> {
     file_locations::project_file(&std::env::current_dir().ok()?)
 }
 
-/// Checks one file.
-pub(crate) fn check(path: &Path) -> Result<(), Problems> {
-    file::read(path).map(drop)
+/// Checks one file. Returns the notices about old names of settings.
+pub(crate) fn check(path: &Path) -> Result<Vec<String>, Problems> {
+    let entries = file::read(path)?;
+    let notices = entries.values().filter_map(|entry| entry.notice(path));
+    Ok(notices.collect())
 }
 
 fn read(file: PathBuf) -> (file::Entries, ConfigFile) {
@@ -216,8 +223,28 @@ impl LoadedLayers {
         }
     }
 
+    /// Prints all warnings on stderr.
+    fn print_warnings(&self) {
+        if let Some(warning) = self.untrusted_warning() {
+            print_diagnostic(&format!("warning: {warning}"));
+        }
+        self.print_notices();
+    }
+
+    /// Prints the notices about old names of settings on stderr.
+    pub(crate) fn print_notices(&self) {
+        for notice in self.notices() {
+            print_diagnostic(&format!("warning: {notice}"));
+        }
+    }
+
+    /// Returns the notices about old names of settings.
+    pub(crate) fn notices(&self) -> &[String] {
+        &self.layers.notices
+    }
+
     /// Returns the warning about settings that are ignored because the project is not trusted.
-    pub(crate) fn warning(&self) -> Option<String> {
+    pub(crate) fn untrusted_warning(&self) -> Option<String> {
         let source = self
             .project
             .as_ref()

@@ -254,7 +254,7 @@ fn status_json_is_complete_and_round_trips() {
     assert_eq!(shown.accounts, bench.accounts());
     assert_eq!(shown.gates, bench.gates());
     assert_eq!(shown.waiting, bench.waiting());
-    assert_eq!(shown.counters.taken_up, 1);
+    assert_eq!(shown.counters.resumed, 1);
     let mut value = json_of(&reply);
     value["version"] = json!("[version]");
     insta::assert_snapshot!("status", serde_json::to_string_pretty(&value).unwrap());

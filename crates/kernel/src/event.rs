@@ -422,7 +422,6 @@ pub enum CompactionReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "schema", schemars(rename = "Seal"))]
 pub enum TurnStatus {
     /// The turn ended with an answer.
     Completed,

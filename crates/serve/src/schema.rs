@@ -72,7 +72,7 @@ fn reply() -> Value {
         "required": ["type", "command", "success"],
         "allOf": [
             reply_data("snapshot", "Snapshot"),
-            reply_data("follow", "Followed"),
+            reply_data("follow", "FollowReply"),
             {
                 "if": { "properties": { "success": { "const": false } } },
                 "then": { "required": ["error"] },

@@ -30,7 +30,6 @@ pub struct TurnEvent {
     rename_all = "kebab-case",
     rename_all_fields = "camelCase"
 )]
-#[schemars(rename = "What")]
 pub enum TurnEventBody {
     /// A turn begins.
     Start {
@@ -129,7 +128,6 @@ pub enum TurnEventBody {
 /// The number of tokens used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(rename = "Used")]
 pub struct TokenUsage {
     /// Input tokens, without those read from or written to the cache.
     pub input_tokens: u64,

@@ -3,10 +3,11 @@
 use clap::Args;
 use std::path::PathBuf;
 
-const BELOW_OPTIONS: &str = "What runs is this program: as a provider on this machine that fails by a script, and as an agent
-that asks it, both with a clock that is sped up. There is no key, no account and no network, all of
-it is in a temporary folder (TMPDIR), and nothing is left when it ends. The exit code is 1 when
-something was not outlasted.
+const BELOW_OPTIONS: &str =
+    "The demo runs this program twice on this machine: as a scripted provider that fails, and as an
+agent that sends it requests, both with an accelerated clock. It needs no key, no account and no
+network. It works in a temporary folder (TMPDIR), which it removes at the end. The exit code is 1 if
+a failure was not handled.
 
 Examples:
   outlast demo                      # about ninety seconds, with time to read
@@ -16,11 +17,11 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = BELOW_OPTIONS)]
 pub(crate) struct DemoArguments {
-    /// Without pauses for reading, and with a faster clock
+    /// Skip the pauses for reading, and use a faster clock
     #[arg(long)]
     pub(crate) fast: bool,
 
-    /// Draw what happened into an SVG file as well
+    /// Write the picture of the demo to an SVG file as well
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 }

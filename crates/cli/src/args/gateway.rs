@@ -2,33 +2,33 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-const EXAMPLES: &str = "SIGTERM and Ctrl-C end it when what is under way is done. SIGHUP, or a change of outlast.toml, has
-it read the settings again. docs/gateway.md says more.
+const EXAMPLES: &str = "SIGTERM and Ctrl-C shut the gateway down when the requests in progress are finished. SIGHUP or a
+change of outlast.toml reloads the settings. docs/gateway.md has the details.
 
 Examples:
-  outlast gateway                                  # serve, and say what to set
+  outlast gateway                                  # start, and print the settings for agents
   outlast gateway run -- claude                    # a gateway and an agent together
-  outlast gateway --upstream mock:overloaded:3     # try it out: no key, no server
-  outlast gateway env codex                        # what to set for Codex
+  outlast gateway --upstream mock:overloaded:3     # try it without a key or a server
+  outlast gateway env codex                        # the settings for Codex
   eval \"$(outlast gateway env claude)\"             # set it in this shell
-  outlast gateway status --watch                   # what waits, for what, until when
-  outlast gateway page                             # the same in a browser: where to open it
-  outlast gateway retry-now                        # all that wait try again at once";
+  outlast gateway status --watch                   # waiting requests, with causes and times
+  outlast gateway page                             # the address of the page in a browser
+  outlast gateway retry-now                        # retry all waiting requests";
 
 const STATUS_EXAMPLES: &str = "Examples:
   outlast gateway status
-  outlast gateway status --watch         # again and again, until Ctrl-C
+  outlast gateway status --watch         # refresh until Ctrl-C
   outlast gateway status --port 4180 --json";
 
 const RETRY_NOW_EXAMPLES: &str = "Examples:
-  outlast gateway retry-now              # all that wait
-  outlast gateway retry-now 3f2a         # only that one";
+  outlast gateway retry-now              # all waiting requests
+  outlast gateway retry-now 3f2a         # only this one";
 
 const CANCEL_EXAMPLES: &str = "Examples:
   outlast gateway cancel 3f2a";
 
 const PAGE_EXAMPLES: &str =
-    "The address holds the token that steers the gateway: it is for you alone.
+    "The address contains the token that controls the gateway: keep it private.
 
 Examples:
   xdg-open \"$(outlast gateway page)\"     # on macOS: open
@@ -36,7 +36,7 @@ Examples:
 
 const ENV_EXAMPLES: &str = "Examples:
   eval \"$(outlast gateway env claude)\"             # sh, bash, zsh
-  outlast gateway env codex --shell fish           # to be piped into `source`
+  outlast gateway env codex --shell fish           # pipe it into `source`
   outlast gateway env opencode --port 4180 --shell json";
 
 const RUN_EXAMPLES: &str = "Examples:
@@ -56,30 +56,30 @@ pub(crate) struct GatewayArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct GatewayServeArguments {
-    /// Where to listen; port 0 takes any that is free [default: 127.0.0.1:4180]
+    /// Address to listen on; port 0 takes any free port [default: 127.0.0.1:4180]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
 
     #[command(flatten)]
     pub(crate) flags: GatewayFlags,
 
-    /// How what happens is said on stderr
+    /// Format of the log on stderr
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) log: LogFormat,
 }
 
-/// The flags that are settings, for whoever starts a gateway.
+/// The settings that can be given as flags when a gateway is started.
 #[derive(Debug, Args)]
 pub(crate) struct GatewayFlags {
-    /// Where requests go, such as https://host/v1; `mock:SCRIPT` is the scripted provider [default: the dialect's provider]
+    /// Upstream of all requests, such as https://host/v1; `mock:SCRIPT` is the scripted provider [default: the dialect's provider]
     #[arg(long, value_name = "URL")]
     pub(crate) upstream: Option<String>,
 
-    /// The retry policy; see `outlast policy list` [default: overnight]
+    /// Retry policy; see `outlast policy list` [default: overnight]
     #[arg(long, value_name = "NAME")]
     pub(crate) policy: Option<String>,
 
-    /// Who asks, such as claude or codex [default: recognised by its headers]
+    /// Client, such as claude or codex [default: recognised by its headers]
     #[arg(long, value_name = "NAME")]
     pub(crate) client: Option<String>,
 }
@@ -108,62 +108,62 @@ impl GatewayServeArguments {
     }
 }
 
-/// How what happens is said.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// Short lines for people
     Text,
-    /// One line of JSON each
+    /// One line of JSON per event
     Json,
-    /// Not at all
+    /// No log
     Off,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GatewayCommand {
-    /// What waits, for what and until when; the accounts, and what is known of the providers
+    /// Show waiting requests, accounts and failing providers
     #[command(after_help = STATUS_EXAMPLES)]
     Status {
         #[command(flatten)]
         which: GatewaySelector,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
-        /// Again and again, until Ctrl-C
+        /// Refresh until Ctrl-C
         #[arg(long)]
         watch: bool,
     },
-    /// Have requests that wait try again at once
+    /// Retry waiting requests at once
     #[command(after_help = RETRY_NOW_EXAMPLES)]
     RetryNow {
-        /// Only that one; the beginning or the end of its id is enough [default: all that wait]
+        /// Request id, or its beginning or end [default: all waiting requests]
         id: Option<String>,
         #[command(flatten)]
         which: GatewaySelector,
     },
-    /// End a request that waits; its client is told why it failed
+    /// Cancel a waiting request; its client gets the error
     #[command(after_help = CANCEL_EXAMPLES)]
     Cancel {
-        /// Its id, as `outlast gateway status` shows it; the beginning or the end of it is enough
+        /// Request id from `outlast gateway status`, or its beginning or end
         id: String,
         #[command(flatten)]
         which: GatewaySelector,
     },
-    /// Print the address of the page that shows the gateway in a browser
+    /// Print the address of the gateway's page for the browser
     #[command(after_help = PAGE_EXAMPLES)]
     Page {
         #[command(flatten)]
         which: GatewaySelector,
     },
-    /// Print what to set so that an agent uses the gateway
+    /// Print the settings with which an agent uses the gateway
     #[command(after_help = ENV_EXAMPLES)]
     Env {
-        /// Which agent
+        /// Agent to configure
         #[arg(value_enum)]
         agent: AgentName,
         #[command(flatten)]
         which: GatewaySelector,
-        /// For which shell, or as JSON
+        /// Output format: the syntax of a shell, or JSON
         #[arg(long, value_enum, default_value = "sh")]
         shell: EnvFormat,
     },
@@ -172,10 +172,10 @@ pub(crate) enum GatewayCommand {
     Run(LaunchArguments),
 }
 
-/// Which gateway is meant.
+/// The choice of a running gateway.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct GatewaySelector {
-    /// The port that it listens on [default: the only gateway that runs]
+    /// Port of the gateway [default: the only gateway that runs]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) port: Option<u16>,
 }
@@ -199,14 +199,14 @@ pub(crate) enum AgentName {
     Anthropic,
 }
 
-/// How something to set is written.
+/// The output format of settings for an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EnvFormat {
     /// sh, bash, zsh
     Sh,
     /// fish
     Fish,
-    /// One object of JSON
+    /// One JSON object
     Json,
 }
 
@@ -215,11 +215,11 @@ pub(crate) struct LaunchArguments {
     #[command(flatten)]
     pub(crate) flags: GatewayFlags,
 
-    /// How what happens is said on stderr; the terminal is the agent's, hence not at all
+    /// Format of the log on stderr; off by default, because the agent uses the terminal
     #[arg(long, value_enum, default_value = "off")]
     pub(crate) log: LogFormat,
 
-    /// The program and what it is told
+    /// Agent program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<std::ffi::OsString>,
 }

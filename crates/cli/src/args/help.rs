@@ -6,33 +6,33 @@
 /// Exit codes. A contract: scripts rely on the numbers.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0    success
-  1    failed: trying again cannot help, the model refused or said nothing, or something is
-       wrong here
+  1    failed: a retry cannot help, the model refused or returned nothing, or something on this
+       machine is wrong
   2    usage: the command line or a setting is wrong
-  3    budget spent: it could have passed, but retries or waiting were used up
-  4    answered, but the session could not be written down, or earlier sessions are damaged
-  130  cancelled (Ctrl-C); 129 and 143: hung up or terminated, `outlast resume` carries it on";
+  3    budget spent: the failure was temporary, but no retries or waiting time were left
+  4    answered, but the session could not be saved, or earlier sessions are damaged
+  130  cancelled (Ctrl-C); 129 and 143: hung up or terminated, `outlast resume` resumes it";
 
 pub(crate) const ENVIRONMENT: &str = "Environment:
-  OUTLAST_HOME        the folder where Outlast keeps everything
+  OUTLAST_HOME        the folder for all files of Outlast
                       (default: the platform's data folder)
   OUTLAST_PROVIDER, OUTLAST_MODEL, OUTLAST_POLICY, OUTLAST_CA_FILE
-                      settings; those, and the keys, addresses and proxies of providers:
-                      see `outlast config show`
+                      settings; `outlast config show` lists them, and the keys, addresses
+                      and proxies of providers
   OUTLAST_TIME_SCALE  run the clock N times as fast, for tests and with the scripted provider only";
 
 pub(crate) const FILES: &str = "Files:
   outlast.toml               the settings of a project, in its folder
   OUTLAST_HOME/outlast.toml  the settings of the user
-  OUTLAST_HOME/sessions.db   what was said and done in sessions
-  OUTLAST_HOME/runs.db       the same of runs of pipelines, with steps.db and artifacts
-  OUTLAST_HOME/outlast.db    what is known of providers and accounts, for all processes of the user";
+  OUTLAST_HOME/sessions.db   the journal of the sessions
+  OUTLAST_HOME/runs.db       the journal of the pipeline runs, with steps.db and artifacts
+  OUTLAST_HOME/outlast.db    the state of providers and accounts, shared by all processes of the user";
 
 const EXAMPLES: &str = "Examples:
   outlast                                # a chat in the terminal
   outlast --continue                     # the same, with the last session of this folder
   outlast demo                           # an outage in ninety seconds, without a key
-  outlast -p \"Say hello\"                 # ask once; without a provider, the scripted one answers
+  outlast -p \"Say hello\"                 # one prompt, to the scripted provider
   outlast -p \"Say hello\" --model rate-limited:retry-after=2 --policy overnight
   outlast -p - --json < prompt.txt
   outlast -p \"Fix the failing test\" --allow write,bash --policy overnight

@@ -10,7 +10,7 @@ const COMPLETIONS_NOTES: &str = "How to install it:
   elvish      write it to a file, and `eval (slurp < FILE)` in rc.elv
   powershell  append it to the file that $PROFILE names
 
-A new shell knows it. Write it again after an update.
+It takes effect in new shells. Write it again after an update.
 
 Examples:
   source <(outlast completions bash)     # for this shell only
@@ -21,7 +21,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = COMPLETIONS_NOTES)]
 pub(crate) struct CompletionsArguments {
-    /// For which shell
+    /// Shell to complete for
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
 }
@@ -34,11 +34,11 @@ const MAN_EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 #[command(after_help = MAN_EXAMPLES)]
 pub(crate) struct ManArguments {
-    /// The command whose page is printed [default: outlast itself]
+    /// Command whose page to print [default: outlast itself]
     #[arg(value_name = "COMMAND", conflicts_with = "out")]
     pub(crate) command: Vec<String>,
 
-    /// Write the pages of all commands into that folder instead, and make it if it is not there
+    /// Write the pages of all commands to this folder instead; create it if it is missing
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
 }

@@ -16,16 +16,16 @@ fn below_options() -> String {
 #[derive(Debug, Args)]
 #[command(after_help = below_options())]
 pub(crate) struct MockArguments {
-    /// Where to listen; port 0 takes any that is free
+    /// Address to listen on; port 0 takes any free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787", value_parser = address)]
     pub(crate) listen: SocketAddr,
 
-    /// What happens to requests that name no script by their model or the header `x-outlast-script`; with a model before it,
-    /// what happens to requests for that one (may be given several times) [default: ok]
+    /// Script for requests that name none by their model or the header `x-outlast-script`; MODEL=SCRIPT applies to
+    /// one model only (may be given more than once) [default: ok]
     #[arg(long = "script", value_name = "[MODEL=]SCRIPT")]
     pub(crate) scripts: Vec<String>,
 
-    /// End when stdin does, for programs that start it: it does not outlive them
+    /// Exit when stdin is closed, so that it does not outlive the program that started it
     #[arg(long)]
     pub(crate) until_stdin_ends: bool,
 }

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 const RUNS_NOTES: &str = "Examples:
   outlast runs                           # one line for each run
   outlast runs show --watch              # follow the newest run until it ends
-  outlast runs show 01a1 --step plan     # what was said and done in that step
+  outlast runs show 01a1 --step plan     # the transcript of one step
   outlast runs report 01a1 --format html > report.html
   outlast runs approve 01a1 --choice y
   outlast runs delete --older-than 30d";
@@ -16,7 +16,7 @@ const LIST_EXAMPLES: &str = "Examples:
 
 const SHOW_EXAMPLES: &str = "Examples:
   outlast runs show                      # the newest one
-  outlast runs show 01a1 --step plan     # what was said and done in that step
+  outlast runs show 01a1 --step plan     # the transcript of one step
   outlast runs show --watch && echo done";
 
 const REPORT_EXAMPLES: &str = "Examples:
@@ -25,11 +25,11 @@ const REPORT_EXAMPLES: &str = "Examples:
   outlast runs report 01a1 --format svg > timeline.svg";
 
 const OUTPUT_EXAMPLES: &str = "Examples:
-  outlast runs output 01a1 plan          # what it said in the end
+  outlast runs output 01a1 plan          # the final text of the step
   outlast runs output 01a1 plan notes > notes.md";
 
 const APPROVE_EXAMPLES: &str = "Examples:
-  outlast runs approve 01a1              # the one that asks; go on
+  outlast runs approve 01a1              # the step that asks; continue
   outlast runs approve 01a1 review --choice n";
 
 const RETRY_NOW_EXAMPLES: &str = "Examples:
@@ -49,74 +49,74 @@ pub(crate) struct RunsArguments {
     #[command(subcommand)]
     pub(crate) command: Option<RunsCommand>,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
-    /// One line for each run, the newest first
+    /// List runs, the newest first
     #[command(after_help = LIST_EXAMPLES)]
     List {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Where a run stands: its steps, their attempts, what they wait for
+    /// Show the status of a run: its steps, their attempts and waits
     #[command(after_help = SHOW_EXAMPLES)]
     Show(ShowArguments),
-    /// A run as a document, on stdout: what ran, what failed, what was done about it, and a timeline
+    /// Write a report of a run to stdout: steps, failures, retries and a timeline
     #[command(after_help = REPORT_EXAMPLES)]
     Report {
-        /// Its id, or the beginning of it [default: the newest one]
+        /// Run id or a prefix of it [default: the newest run]
         run: Option<String>,
-        /// As what
+        /// Format of the report
         #[arg(long, value_enum, default_value = "markdown")]
         format: ReportFormat,
     },
-    /// Print what a step of a run has made
+    /// Print an output of a step
     #[command(after_help = OUTPUT_EXAMPLES)]
     Output {
-        /// The run's id, or the beginning of it
+        /// Run id or a prefix of it
         run: String,
-        /// The step
+        /// Step id
         step: String,
-        /// Which of its outputs [default: what it said in the end]
+        /// Name of the output [default: the final text of the step]
         name: Option<String>,
     },
-    /// Answer what a run asks
+    /// Answer the question of a run
     #[command(after_help = APPROVE_EXAMPLES)]
     Approve {
-        /// Its id, or the beginning of it
+        /// Run id or a prefix of it
         run: String,
-        /// The step that asks [default: the only one that does]
+        /// Step that asks [default: the only step that asks]
         step: Option<String>,
-        /// Which of its choices [default: the one to go on]
+        /// Key of the choice [default: the one that continues the run]
         #[arg(long, value_name = "KEY")]
         choice: Option<String>,
     },
-    /// Have a run try again at once what it waits to try again
+    /// Retry the waiting steps of a run at once
     #[command(after_help = RETRY_NOW_EXAMPLES)]
     RetryNow {
-        /// Its id, or the beginning of it
+        /// Run id or a prefix of it
         run: String,
-        /// Only that step [default: all that wait]
+        /// Step id [default: all waiting steps]
         step: Option<String>,
     },
-    /// End a run, as Ctrl-C does where it runs
+    /// Cancel a run, like Ctrl-C in its terminal
     #[command(after_help = CANCEL_EXAMPLES)]
     Cancel {
-        /// Its id, or the beginning of it
+        /// Run id or a prefix of it
         run: String,
     },
-    /// Remove runs for good, with what their steps said and made
+    /// Delete runs permanently, with their transcripts and outputs
     #[command(after_help = DELETE_EXAMPLES)]
     Delete {
-        /// Their ids, or the beginnings of them
+        /// Run ids or prefixes of them
         #[arg(required_unless_present = "older_than")]
         runs: Vec<String>,
-        /// All in which nothing has happened for that long, such as 30d; those that are not finished stay
+        /// Delete all finished runs without a change for this long, such as 30d
         #[arg(long, value_name = "DURATION", conflicts_with = "runs")]
         older_than: Option<String>,
     },
@@ -124,28 +124,28 @@ pub(crate) enum RunsCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArguments {
-    /// Its id, or the beginning of it [default: the newest one]
+    /// Run id or a prefix of it [default: the newest run]
     pub(crate) run: Option<String>,
 
-    /// Every entry as one line of JSON
+    /// Print every entry as one line of JSON
     #[arg(long, conflicts_with = "step")]
     pub(crate) json: bool,
 
-    /// Follow it until it ends; the exit code is then 0 when it ended well
+    /// Follow the run until it ends; the exit code is 0 if it succeeded
     #[arg(long, conflicts_with = "step")]
     pub(crate) watch: bool,
 
-    /// What was said and done in that step
+    /// Show the transcript of this step
     #[arg(long, value_name = "ID")]
     pub(crate) step: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum ReportFormat {
-    /// To be read and edited, with the timeline as a picture inside
+    /// Markdown, with the timeline as an embedded picture
     Markdown,
-    /// One page, complete in itself
+    /// One self-contained HTML page
     Html,
-    /// The timeline alone
+    /// The timeline only
     Svg,
 }

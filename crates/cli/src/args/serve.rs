@@ -3,8 +3,8 @@
 use super::{SessionArguments, SettingFlags};
 use clap::Args;
 
-const EXAMPLES: &str = "Turns run in the server: whoever watches may come and go. What an earlier one left unfinished is
-carried on at the start. docs/serve.md has every endpoint.
+const EXAMPLES: &str = "Turns run in the server: clients may disconnect and come back. Turns that an earlier server left
+unfinished are resumed at the start. docs/serve.md lists every endpoint.
 
 Examples:
   outlast serve                                            # then open http://127.0.0.1:4190
@@ -15,18 +15,18 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServerArguments {
-    /// Where to listen; port 0 takes any that is free [default: 127.0.0.1:4190]
+    /// Address to listen on; port 0 takes any free port [default: 127.0.0.1:4190]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
 
     #[command(flatten)]
     pub(crate) flags: SettingFlags,
 
-    /// Where the provider is, such as http://localhost:8080/v1 [default: the provider's own address]
+    /// Base URL of the provider, such as http://localhost:8080/v1 [default: the provider's own]
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
 
-    /// What models may do without being asked about: write, bash, outside, mcp; separated by commas
+    /// Tools that may run without approval: write, bash, outside, mcp; separated by commas
     #[arg(long, value_name = "NAMES")]
     pub(crate) allow: Option<String>,
 
@@ -34,11 +34,11 @@ pub(crate) struct ServerArguments {
     #[arg(long)]
     pub(crate) no_tools: bool,
 
-    /// How long a prompt may take in all, such as 8h [default: as long as it takes]
+    /// Maximum duration of a prompt, such as 8h [default: no limit]
     #[arg(long, value_name = "DURATION")]
     pub(crate) deadline: Option<String>,
 
-    /// Print the OpenAPI document and leave
+    /// Print the OpenAPI document and exit
     #[arg(long)]
     pub(crate) openapi: bool,
 }

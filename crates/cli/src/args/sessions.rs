@@ -3,44 +3,44 @@
 use super::{RpcMode, SessionArguments};
 use clap::{Args, Subcommand};
 
-const RPC_EXAMPLES: &str = "docs/rpc.md has every command and every event.
+const RPC_EXAMPLES: &str = "docs/rpc.md lists every command and every event.
 
 Examples:
   outlast rpc --provider anthropic --model claude-sonnet-4-5 --policy overnight --allow write,bash
-  outlast rpc --mode native --continue                # our own events, the last session
+  outlast rpc --mode native --continue                # native events, the last session
   outlast rpc --schema > native-events.schema.json";
 
 #[derive(Debug, Args)]
 #[command(after_help = RPC_EXAMPLES)]
 pub(crate) struct RpcArguments {
-    /// How events are said
+    /// Format of events
     #[arg(long, value_enum, default_value = "rpc")]
     pub(crate) mode: RpcMode,
 
     #[command(flatten)]
     pub(crate) session_arguments: SessionArguments,
 
-    /// Print the JSON Schema of the native dialect and leave
+    /// Print the JSON Schema of the native events and exit
     #[arg(long)]
     pub(crate) schema: bool,
 }
 
 const RESUME_EXAMPLES: &str = "Examples:
-  outlast resume                         # all that was interrupted, side by side
-  outlast resume 01a1                    # only that one, also when it failed or was cancelled
+  outlast resume                         # all interrupted sessions, in parallel
+  outlast resume 01a1                    # only this one, even if it failed or was cancelled
   outlast resume --allow write,bash";
 
 #[derive(Debug, Args)]
 #[command(after_help = RESUME_EXAMPLES)]
 pub(crate) struct ResumeArguments {
-    /// Only that session; the beginning of its id is enough [default: all that are not finished]
+    /// Session id or a prefix of it [default: all unfinished sessions]
     pub(crate) session: Option<String>,
 
-    /// What may run without being asked about, beside what was allowed before: write, bash, outside, mcp
+    /// Additional tools that may run without approval: write, bash, outside, mcp; separated by commas
     #[arg(long, value_name = "NAMES")]
     pub(crate) allow: Option<String>,
 
-    /// Print every event as one line of JSON instead of the answers
+    /// Print every event as one line of JSON instead of the responses
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -53,7 +53,7 @@ pub(super) const SESSIONS_EXAMPLES: &str = "Examples:
 
 const LIST_EXAMPLES: &str = "Examples:
   outlast sessions list
-  outlast sessions list --json           # with the folder in which each began";
+  outlast sessions list --json           # with the folder of each";
 
 const SHOW_EXAMPLES: &str = "Examples:
   outlast sessions show                  # the newest one
@@ -74,44 +74,44 @@ const DELETE_EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionsCommand {
-    /// One line for each session, the newest first
+    /// List sessions, the newest first
     #[command(after_help = LIST_EXAMPLES)]
     List {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// What was said and done in a session
+    /// Show the transcript of a session
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
-        /// Its id, or the beginning of it [default: the newest one]
+        /// Session id or a prefix of it [default: the newest session]
         session: Option<String>,
     },
-    /// A session as a document, on stdout
+    /// Export a session as a document on stdout
     #[command(after_help = EXPORT_EXAMPLES)]
     Export {
-        /// Its id, or the beginning of it [default: the newest one]
+        /// Session id or a prefix of it [default: the newest session]
         session: Option<String>,
-        /// As what
+        /// Format of the document
         #[arg(long, value_enum, default_value = "markdown")]
         format: ExportFormat,
     },
-    /// Make the conversation of a session smaller, as `-p /compact` does
+    /// Compact the conversation of a session, like `-p /compact`
     #[command(after_help = COMPACT_EXAMPLES)]
     Compact {
-        /// Its id, or the beginning of it
+        /// Session id or a prefix of it
         session: String,
-        /// What the summary should look at
+        /// Focus of the summary
         #[arg(long, value_name = "TEXT")]
         focus: Option<String>,
     },
-    /// Remove sessions for good
+    /// Delete sessions permanently
     #[command(after_help = DELETE_EXAMPLES)]
     Delete {
-        /// Their ids, or the beginnings of them
+        /// Session ids or prefixes of them
         #[arg(required_unless_present = "older_than")]
         sessions: Vec<String>,
-        /// All in which nothing has happened for that long, such as 30d; those that are not finished stay
+        /// Delete all finished sessions without a change for this long, such as 30d
         #[arg(long, value_name = "DURATION", conflicts_with = "sessions")]
         older_than: Option<String>,
     },
@@ -121,8 +121,8 @@ pub(crate) enum SessionsCommand {
 pub(crate) enum ExportFormat {
     /// Every entry as one line of JSON
     Jsonl,
-    /// To be read and edited
+    /// Markdown
     Markdown,
-    /// One page, complete in itself
+    /// One self-contained HTML page
     Html,
 }

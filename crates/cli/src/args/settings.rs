@@ -18,22 +18,22 @@ const POLICY_SHOW_EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// One line for each policy
+    /// List the retry policies
     #[command(after_help = POLICY_LIST_EXAMPLES)]
     List {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Every delay of one policy, and when it gives up
+    /// Show every delay of a policy, and its limits
     #[command(after_help = POLICY_SHOW_EXAMPLES)]
     Show {
-        /// Its name
+        /// Policy name
         name: String,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
-        /// Draw it into an SVG file as well
+        /// Draw the policy to an SVG file as well
         #[arg(long, value_name = "FILE.svg")]
         plot: Option<PathBuf>,
     },
@@ -45,40 +45,40 @@ pub(super) const CONFIG_EXAMPLES: &str = "Examples:
 
 const CONFIG_CHECK_EXAMPLES: &str = "Examples:
   outlast config check                   # the user's file, the project's, the environment
-  outlast config check outlast.toml      # one file, also of another project";
+  outlast config check outlast.toml      # one file, of any project";
 
 const CONFIG_SHOW_EXAMPLES: &str = "Examples:
-  outlast config show                    # what counts here, and where it comes from
+  outlast config show                    # effective values and their sources
   outlast config show --provider anthropic --json";
 
 const CONFIG_SCHEMA_EXAMPLES: &str = "Examples:
-  outlast config schema > outlast.schema.json    # for editors that complete and check";
+  outlast config schema > outlast.schema.json    # for editors";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Say what is wrong with the settings; the exit code is then 1
+    /// Check the settings and print their errors; the exit code is then 1
     #[command(after_help = CONFIG_CHECK_EXAMPLES)]
     Check {
-        /// Only this file [default: all layers]
+        /// File to check [default: all layers]
         file: Option<PathBuf>,
     },
-    /// Every setting, its value and where it comes from
+    /// Show every setting, its value and its source
     #[command(after_help = CONFIG_SHOW_EXAMPLES)]
     Show {
         #[command(flatten)]
         flags: SettingFlags,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// The JSON Schema of outlast.toml
+    /// Print the JSON Schema of outlast.toml
     #[command(after_help = CONFIG_SCHEMA_EXAMPLES)]
     Schema,
 }
 
 const ACCOUNTS_EXAMPLES: &str = "Examples:
   outlast accounts
-  outlast accounts --unblock work        # forget what is held against it
+  outlast accounts --unblock work        # remove its blocks
   outlast accounts --json";
 
 #[derive(Debug, Args)]
@@ -87,16 +87,16 @@ pub(crate) struct AccountsArguments {
     #[command(flatten)]
     pub(crate) flags: SettingFlags,
 
-    /// Forget what is held against that account
+    /// Remove all blocks of this account
     #[arg(long, value_name = "NAME")]
     pub(crate) unblock: Option<String>,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-const DOCTOR_EXAMPLES: &str = "The exit code is 1 when something is wrong; a warning is not.
+const DOCTOR_EXAMPLES: &str = "The exit code is 1 if a check fails; warnings do not count.
 
 Examples:
   outlast doctor
@@ -109,11 +109,11 @@ pub(crate) struct DoctorArguments {
     #[command(flatten)]
     pub(crate) flags: SettingFlags,
 
-    /// Where the provider is [default: the provider's own address]
+    /// Base URL of the provider [default: the provider's own]
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
 
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -127,13 +127,13 @@ const TRUST_EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 #[command(after_help = TRUST_EXAMPLES)]
 pub(crate) struct TrustArguments {
-    /// The folder that holds the file [default: the one of this project's outlast.toml, else the current one]
+    /// Folder of the outlast.toml [default: the one of this project's file, else the current one]
     #[arg(conflicts_with = "list")]
     pub(crate) folder: Option<PathBuf>,
-    /// Trust it no longer
+    /// Revoke the trust
     #[arg(long, conflicts_with = "list")]
     pub(crate) remove: bool,
-    /// Print the folders that are trusted
+    /// Print the trusted folders
     #[arg(long)]
     pub(crate) list: bool,
 }

@@ -7,21 +7,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const SIMULATE_NOTES: &str =
-    "Always compared: overnight behind the gate; each agent for itself with full jitter, 1 s
-doubled up to 60 s; overnight without the gate; and what client libraries do by default:
-2 retries, then the call is started again after 30 s.
+    "The simulation always compares: overnight behind the gate; each agent alone with full jitter,
+1 s doubled up to 60 s; overnight without the gate; and the default of client libraries: 2 retries,
+then the call is started again after 30 s.
 
 Columns:
   in outage    calls made while the provider was down
-  per success  calls made for each that was accepted, over the whole run
+  per success  calls per accepted call, over the whole run
   first        from the recovery to the first success
-  drained      from the recovery until every agent that waited had its call
+  drained      from the recovery until every waiting agent had its call
   refused      calls refused after the recovery
-  peak         the most calls in any one second, for each that the provider can carry
-  goodput      what was accepted, for all that could have been, under overload
+  peak         maximum calls in any one second, relative to the provider's capacity
+  goodput      accepted calls relative to the possible ones, under overload
   fairness     Jain's index over the completed calls of the agents: 1 when all had the same
   wasted       tokens of calls that were refused
-  given up     calls that were given up, and started again by whoever runs the agent
+  given up     calls that were abandoned, and started again by the user of the agent
 
 Examples:
   outlast simulate                          # 500 agents, 25 calls a second, 30 minutes of outage
@@ -32,67 +32,67 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = SIMULATE_NOTES)]
 pub(crate) struct SimulateArguments {
-    /// How many agents make one call after another
+    /// Number of agents, each with one call after another
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = range(1, 100_000))]
     pub(crate) agents: u32,
 
-    /// Over how many processes they are spread
+    /// Number of processes over which the agents are spread
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = range(1, 1000))]
     pub(crate) processes: u32,
 
-    /// What the provider can carry, in calls a second
+    /// Capacity of the provider, in calls per second
     #[arg(long, value_name = "N", default_value_t = 25, value_parser = range(1, 1000))]
     pub(crate) capacity: u32,
 
-    /// Count the capacity in tokens: so many a second
+    /// Capacity of the provider in tokens per second, instead of calls
     #[arg(long, value_name = "N")]
     pub(crate) tokens_per_second: Option<u32>,
 
-    /// What the agents want, in percent of the capacity; 200 is an overload of 2:1
+    /// Load of the agents, in percent of the capacity; 200 is an overload of 2:1
     #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = range(1, 10_000))]
     pub(crate) load: u32,
 
-    /// How long the provider is down, from the tenth minute on; 0 for no outage
+    /// Duration of the outage, from the tenth minute on; 0 for no outage
     #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = duration)]
     pub(crate) outage: Duration,
 
-    /// What the provider carries after the outage, in percent of its capacity
+    /// Capacity of the provider after the outage, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = range(1, 1000))]
     pub(crate) comes_back_at: u32,
 
-    /// The provider says when to come back when it is asked too much
+    /// Let the provider send Retry-After when it is overloaded
     #[arg(long)]
     pub(crate) retry_after: bool,
 
-    /// How long each operation of the gate's store takes
+    /// Duration of each operation of the gate's store
     #[arg(long, value_name = "DURATION", default_value = "5ms", value_parser = duration)]
     pub(crate) store_latency: Duration,
 
-    /// When the gate's store cannot be reached, such as 15m..20m
+    /// Period in which the gate's store is unavailable, such as 15m..20m
     #[arg(long, value_name = "FROM..TO", value_parser = time_range)]
     pub(crate) store_down: Option<Range<Duration>>,
 
-    /// How many agents die while they probe for the others
+    /// Number of agents that die while they probe for the others
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) dead_probes: u32,
 
-    /// Compare this policy too, with and without the gate; may be given more than once
+    /// Additional policy to compare, with and without the gate; may be given more than once
     #[arg(long, value_name = "NAME")]
     pub(crate) policy: Vec<String>,
 
-    /// How long it all lasts [default: an hour and the outage]
+    /// Duration of the simulation [default: an hour plus the outage]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) length: Option<Duration>,
 
-    /// Where all chance comes from: the same seed gives the same run
+    /// Seed of the random numbers: the same seed gives the same run
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// As JSON, with a fingerprint of each run
+    /// Print JSON, with a fingerprint of each run
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Draw the calls over time into an SVG file as well
+    /// Draw the calls over time to an SVG file as well
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
 }

@@ -26,8 +26,14 @@ fn print_json(value: &Json) -> anyhow::Result<Exit> {
 // --- check ---
 
 fn check_file(file: &Path) -> anyhow::Result<Exit> {
-    let problems = config::check(file).err().unwrap_or_default();
-    report(&format!("file {}", file.display()), &problems).print()
+    let name = format!("file {}", file.display());
+    let (notices, problems) = match config::check(file) {
+        Ok(notices) => (notices, Problems::default()),
+        Err(problems) => (Vec::new(), problems),
+    };
+    let mut all = report(&name, &problems);
+    all.add_warnings(&notices);
+    all.print()
 }
 
 fn check_all() -> anyhow::Result<Exit> {
@@ -36,9 +42,8 @@ fn check_all() -> anyhow::Result<Exit> {
     all.add(source_report("project file", gathered.project.as_ref()));
     let environment = Problems(gathered.layers.problems.clone());
     all.add(report("environment", &environment));
-    if let Some(warning) = gathered.warning() {
-        all.lines.push(format!("warning: {warning}"));
-    }
+    all.add_warnings(gathered.untrusted_warning().as_slice());
+    all.add_warnings(gathered.notices());
     // A conflict between settings belongs to no single line.
     if let Some(problem) = gathered.check_consistency().err() {
         all.lines.push(format!("error: {problem}"));
@@ -91,6 +96,11 @@ impl Report {
         }
     }
 
+    fn add_warnings(&mut self, warnings: &[String]) {
+        let lines = warnings.iter().map(|warning| format!("warning: {warning}"));
+        self.lines.extend(lines);
+    }
+
     fn print(&self) -> anyhow::Result<Exit> {
         print(&text::plain(&(self.lines.join("\n") + "\n")))?;
         Ok(self.exit)
@@ -108,6 +118,7 @@ struct Row<'a> {
 
 fn show(flags: &SettingFlags, as_json: bool) -> anyhow::Result<Exit> {
     let gathered: LoadedLayers = config::load_layers(&flags.overrides())?;
+    gathered.print_notices();
     let layers = gathered.without_problems()?;
     let rows = rows(&layers);
     if as_json {

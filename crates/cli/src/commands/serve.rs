@@ -43,6 +43,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<Exit> {
             .clone()
             .map(|listen| ("serve.listen", listen)),
     );
+    config::print_notices(&folder)?;
     let settings = config::load_for_server(&folder, &flags)?.serve;
     let clock: Arc<dyn Clock> = Arc::new(clock::clock()?);
     if !settings.is_local() {
@@ -124,7 +125,7 @@ fn limits(settings: &ServeSettings) -> Limits {
     Limits {
         body: usize::try_from(settings.max_body).unwrap_or(usize::MAX),
         connections: whole(settings.max_connections).min(runtime::max_connections()),
-        requests: settings.max_requests,
+        requests: settings.max_requests_per_second,
         ..Limits::default()
     }
 }

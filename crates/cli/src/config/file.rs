@@ -2,6 +2,7 @@
 
 use super::key::Key;
 use super::problem::{LineIndex, Location, Problem, Problems};
+use super::renamed::Renamed;
 use super::value::{RawValue, Value};
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,6 +20,16 @@ const MAX_SUGGESTIONS: usize = 1000;
 pub(crate) struct Entry {
     pub(crate) value: Value,
     pub(crate) line: usize,
+    /// Set if the file uses the old name of the setting.
+    pub(crate) renamed: Option<&'static Renamed>,
+}
+
+impl Entry {
+    /// Returns a notice with its location if the given file uses the old name of the setting.
+    pub(crate) fn notice(&self, file: &Path) -> Option<String> {
+        let (file, line, notice) = (file.display(), self.line, self.renamed?.notice());
+        Some(format!("{file}:{line}: {notice}"))
+    }
 }
 
 pub(crate) type Entries = BTreeMap<Key, Entry>;
@@ -97,10 +108,10 @@ struct TableWalker<'a> {
 impl TableWalker<'_> {
     fn table(&mut self, parent: &Key, table: &DeTable<'_>) {
         for (word, value) in table {
-            let key = parent.child(word.get_ref());
+            let (key, renamed) = Renamed::resolve(parent.child(word.get_ref()));
             let at = word.span().start;
             match (key.setting(), value.get_ref()) {
-                (Some(_), _) => self.setting(key, at, value),
+                (Some(_), _) => self.setting(key, renamed, at, value),
                 (None, _) if key.is_list() => self.list(&key, value),
                 (None, DeValue::Table(table)) if key.is_table() => self.table(&key, table),
                 (None, other) if key.is_table() => {
@@ -145,18 +156,39 @@ impl TableWalker<'_> {
         }
     }
 
-    fn setting(&mut self, key: Key, at: usize, value: &Spanned<DeValue<'_>>) {
+    /// Reads the value of a setting; `renamed` is set if the file uses its old name.
+    fn setting(
+        &mut self,
+        key: Key,
+        renamed: Option<&'static Renamed>,
+        at: usize,
+        value: &Spanned<DeValue<'_>>,
+    ) {
         let Some(setting) = key.setting() else {
             return;
         };
+        let name = |renamed: Option<&Renamed>| match renamed {
+            Some(renamed) => Key::from_path(renamed.old),
+            None => key.clone(),
+        };
         let line = self.lines.position(at).0;
         if let Some(first) = self.entries.get(&key) {
-            let text = format!("is set twice; also on line {}", first.line);
-            return self.problem(at, Some(key), text);
+            let mut text = format!("is set twice; also on line {}", first.line);
+            if first.renamed != renamed {
+                text += &format!(" as `{}`", name(first.renamed));
+            }
+            return self.problem(at, Some(name(renamed)), text);
         }
         match Value::parse(setting, RawValue::from_toml(value.get_ref())) {
-            Ok(value) => drop(self.entries.insert(key, Entry { value, line })),
-            Err(text) => self.problem(value.span().start, Some(key), text),
+            Ok(value) => {
+                let entry = Entry {
+                    value,
+                    line,
+                    renamed,
+                };
+                self.entries.insert(key, entry);
+            }
+            Err(text) => self.problem(value.span().start, Some(name(renamed)), text),
         }
     }
 
@@ -210,6 +242,29 @@ mod tests {
         assert_eq!(
             problems(text),
             ["f:3:1: providers.openai.headers.x-team: is set twice; also on line 2"]
+        );
+    }
+
+    #[test]
+    fn old_and_new_name_in_one_file_are_an_error() {
+        let one = "[recovery]\nodd_answers = true\nretry_unusable_responses = true\n";
+        let other = "recovery.retry_unusable_responses = true\nrecovery.odd_answers = true\n";
+        for text in [one, other] {
+            let [problem] = &problems(text)[..] else {
+                panic!("{text}");
+            };
+            assert!(problem.contains("is set twice; also on line "), "{problem}");
+            for name in ["odd_answers", "retry_unusable_responses"] {
+                assert!(problem.contains(&format!("recovery.{name}")), "{problem}");
+            }
+        }
+    }
+
+    #[test]
+    fn invalid_value_is_reported_under_the_name_in_the_file() {
+        assert_eq!(
+            problems("recovery.odd_answers = 1\n"),
+            ["f:1:24: recovery.odd_answers: expected true or false, found a number"]
         );
     }
 

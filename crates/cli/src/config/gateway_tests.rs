@@ -32,7 +32,7 @@ fn gateway_defaults_to_provider_urls_and_overnight_policy() {
 fn gateway_settings_are_read_from_file_and_flags() {
     let gateway = settings(Inputs {
         user: "[gateway]\nlisten = \"0.0.0.0:80\"\npolicies = [\"/v1/embeddings=standard\", \"/v1=patient\"]\n\
-               names = \"box.example, other\"\norigins = [\"https://page.example\"]\nclient_keys = [\"sesame\", \"open\"]\n\
+               allowed_hosts = \"box.example, other\"\norigins = [\"https://page.example\"]\nclient_keys = [\"sesame\", \"open\"]\n\
                use_accounts = true\nmax_body = \"1MiB\"\nmax_waiting = 7\nidle_timeout = 9\nspool = \"bodies\"\n\
                [timeouts]\nfirst_event = \"1h\"\n",
         flags: &[("gateway.client", "codex")],

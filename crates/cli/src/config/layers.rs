@@ -5,6 +5,7 @@
 use super::file::Entries;
 use super::key::Key;
 use super::problem::{Location, Problem};
+use super::renamed::Renamed;
 use super::table::{SETTINGS, Setting, Variable};
 use super::value::{RawValue, Value};
 use std::collections::BTreeMap;
@@ -85,6 +86,8 @@ pub(crate) struct Layers {
     /// Settings of a project that is not trusted.
     pub(crate) ignored: BTreeMap<Key, SourcedValue>,
     pub(crate) problems: Vec<Problem>,
+    /// Notices about old names of settings, each with its location.
+    pub(crate) notices: Vec<String>,
 }
 
 impl Layers {
@@ -114,6 +117,7 @@ impl Layers {
 
     pub(crate) fn user(&mut self, file: &Path, entries: Entries) {
         for (key, entry) in entries {
+            self.notices.extend(entry.notice(file));
             let (file, line) = (file.to_owned(), entry.line);
             let origin = Origin::User { file, line };
             let value = entry.value;
@@ -126,6 +130,7 @@ impl Layers {
         let numbers = self.effective.keys().filter_map(Key::list_index);
         let last = numbers.max().unwrap_or(0);
         for (key, entry) in entries {
+            self.notices.extend(entry.notice(file));
             let restricted = key.setting().is_none_or(|setting| setting.restricted);
             let (file, line) = (file.to_owned(), entry.line);
             let origin = Origin::Project { file, line };
@@ -192,7 +197,11 @@ impl Layers {
 
     /// Applies a flag, given by the path of its setting.
     pub(crate) fn flag(&mut self, path: &str, text: &str) {
-        let key = Key::from_path(path);
+        let (key, renamed) = Renamed::resolve(Key::from_path(path));
+        if let Some(renamed) = renamed {
+            let notice = renamed.notice();
+            self.notices.push(format!("flag --{path}: {notice}"));
+        }
         let name = |setting: &Setting| {
             setting
                 .flag

@@ -1,6 +1,8 @@
 //! The JSON Schema of `outlast.toml`, made from the table.
 
+use super::key::Key;
 use super::placeholder::{MAX_SERVER_NAME_LENGTH, RESERVED_SERVER_NAMES};
+use super::renamed::{RENAMED, Renamed};
 use super::table::{Kind, Placeholder, SETTINGS, Setting};
 use super::value::{RawValue, Value};
 use serde_json::{Map, Value as Json, json};
@@ -13,6 +15,8 @@ const DURATION: &str = r"^([0-9]+(\.[0-9]+)?|([0-9]+(\.[0-9]+)?d)?([0-9]+(\.[0-9
 #[derive(Default)]
 struct Node {
     setting: Option<&'static Setting>,
+    /// Set if this is the old name of the setting.
+    renamed: Option<Renamed>,
     children: BTreeMap<&'static str, Node>,
 }
 
@@ -20,10 +24,12 @@ struct Node {
 pub(crate) fn schema() -> Json {
     let mut root = Node::default();
     for setting in SETTINGS {
-        let node = setting.segments().fold(&mut root, |node, segment| {
-            node.children.entry(segment).or_default()
-        });
-        node.setting = Some(setting);
+        root.descendant(setting.path).setting = Some(setting);
+    }
+    for renamed in RENAMED {
+        let node = root.descendant(renamed.old);
+        node.setting = Key::from_path(renamed.new).setting();
+        node.renamed = Some(renamed);
     }
     let mut schema = root.schema(None);
     schema["$schema"] = DIALECT.into();
@@ -33,10 +39,21 @@ pub(crate) fn schema() -> Json {
 }
 
 impl Node {
+    fn descendant(&mut self, path: &'static str) -> &mut Self {
+        let segments = path.split('.');
+        segments.fold(self, |node, segment| {
+            node.children.entry(segment).or_default()
+        })
+    }
+
     /// `name` is the free name that was chosen on the way here.
     fn schema(&self, name: Option<&str>) -> Json {
         if let Some(setting) = self.setting {
-            return leaf(setting, name);
+            let schema = leaf(setting, name);
+            return match self.renamed {
+                Some(renamed) => deprecated(schema, renamed),
+                None => schema,
+            };
         }
         if let Some(element) = self.children.get("<number>") {
             return json!({ "type": "array", "items": element.schema(name) });
@@ -147,6 +164,16 @@ fn leaf(setting: &Setting, name: Option<&str>) -> Json {
     schema
 }
 
+/// Marks the schema of an old name. An editor must not suggest it, so it has no default.
+fn deprecated(mut schema: Json, renamed: Renamed) -> Json {
+    schema["deprecated"] = true.into();
+    schema["description"] = format!("Deprecated: use {}.", renamed.new).into();
+    if let Some(fields) = schema.as_object_mut() {
+        fields.remove("default");
+    }
+    schema
+}
+
 fn default(setting: &Setting) -> Option<Json> {
     let value = Value::parse(setting, RawValue::Untyped(setting.default?)).ok()?;
     Some(match value {
@@ -172,7 +199,7 @@ fn describe(setting: &Setting, name: Option<&str>) -> String {
         text += &format!(" Flag: {flag}.");
     }
     if setting.restricted {
-        text += " In a project's file it counts once the project is trusted.";
+        text += " Ignored in a project's file until the project is trusted.";
     }
     text
 }

@@ -379,8 +379,8 @@ fn recovery_settings_have_defaults_and_can_be_set() {
     assert_eq!(usual.corrections, 3);
     assert_eq!(usual.fallback, Rules::default());
     assert_eq!(usual.compaction, Compaction::default());
-    let user = "after_content = \"continue\"\nrecovery.odd_answers = false\n[fallback]\non = \"overflow, overload\"\n\
-                overload_retries = 0\nusage_wait = 0\ncooldown = \"1h\"\n[compaction]\nenabled = false\nthreshold = 50\nkeep = 7\n";
+    let user = "after_content = \"continue\"\nrecovery.retry_unusable_responses = false\n[fallback]\non = \"overflow, overload\"\n\
+                overload_retries = 0\nmax_usage_limit_wait = 0\ncooldown = \"1h\"\n[compaction]\nenabled = false\nthreshold = 50\nkeep = 7\n";
     let set = settings(Inputs {
         user,
         ..Inputs::default()

@@ -159,111 +159,111 @@ const fn concat_tables<const LENGTH: usize>() -> [Setting; LENGTH] {
 }
 
 const COMMON: &[Setting] = &[
-    setting("provider", Kind::Choice(&PROVIDERS), "Who answers; without it the scripted provider does.")
+    setting("provider", Kind::Choice(&PROVIDERS), "Provider; the scripted provider `mock` by default.")
         .variables(&[variable("OUTLAST_PROVIDER")])
         .flag("--provider"),
-    setting("model", Kind::Text, "The model that is asked.")
+    setting("model", Kind::Text, "Model.")
         .variables(&[variable("OUTLAST_MODEL")])
         .flag("--model"),
-    setting("max_tokens", Kind::Count, "The most tokens that an answer may have."),
-    setting("retry.enabled", Kind::Flag, "Whether anything is tried again at all.").default("true"),
-    setting("retry.policy", Kind::Choice(&Policy::NAMES), "The retry policy; see `outlast policy list`.")
+    setting("max_tokens", Kind::Count, "Maximum number of output tokens of a response."),
+    setting("retry.enabled", Kind::Flag, "Enables retries.").default("true"),
+    setting("retry.policy", Kind::Choice(&Policy::NAMES), "Retry policy; see `outlast policy list`.")
         .default("session")
         .variables(&[variable("OUTLAST_POLICY")])
         .flag("--policy"),
     setting(
         "retry.wait_for_reset",
         Kind::Flag,
-        "Wait for a reset that the provider states, however far away it is.",
+        "Waits for the reset time that the provider states, however far away it is.",
     )
     .default("false"),
     setting(
         "retry.max_retries",
         Kind::Count,
-        "How many retries there may be, instead of the policy's own number.",
+        "Maximum number of retries, overriding the policy.",
     ),
     setting(
         "retry.base_delay_ms",
         Kind::Count,
-        "The first delay in milliseconds, instead of the policy's own.",
+        "First delay in milliseconds, overriding the policy.",
     ),
     setting(
         "retry.max_delay",
         Kind::Duration,
-        "The longest delay, and the longest wait that a provider may ask for; 0 means no ceiling.",
+        "Maximum delay, and maximum wait that a provider may request, overriding the policy; 0 means no limit.",
     ),
     setting(
         "after_content",
         Kind::Choice(&AFTER_CONTENT),
-        "What becomes of an answer that breaks off: it fails, it is asked for anew, or it is gone on with where it broke off.",
+        "Treatment of a response that breaks off: fail the turn, retract the response and send the request again, or continue it where it broke off.",
     )
     .default("retract")
     .flag("--after-content"),
     setting(
-        "recovery.odd_answers",
+        "recovery.retry_unusable_responses",
         Kind::Flag,
-        "Whether a model whose answer is none (empty, cut off in a call, only announced) is told so and asked again.",
+        "Reports an unusable response (empty, cut off in a tool call, or a tool call that is only announced) to the model, and repeats the request.",
     )
     .default("true"),
     setting(
         "fallback.models",
         Kind::Models,
-        "The models that are asked when the one in use cannot be, in order: `MODEL`, or `PROVIDER:MODEL` for another provider.",
+        "Fallback models, in order: `MODEL`, or `PROVIDER:MODEL` for another provider.",
     )
     .flag("--fallback")
     .restricted(),
-    setting("fallback.on", Kind::Choices(CONDITIONS), "What another model is asked for.")
+    setting("fallback.on", Kind::Choices(CONDITIONS), "Conditions for a fallback to another model.")
         .default("overload, usage_limit, hard_error, refusal, overflow")
         .restricted(),
     setting(
         "fallback.overload_retries",
         Kind::IntegerRange(0, u32::MAX),
-        "How many retries an overloaded model has before another one is asked.",
+        "Number of retries on an overloaded model before the fallback.",
     )
     .default("2")
     .restricted(),
     setting(
-        "fallback.usage_wait",
+        "fallback.max_usage_limit_wait",
         Kind::Duration,
-        "The longest wait for a plan's window that is preferred to another model.",
+        "Maximum wait for the end of a usage limit; beyond it, a fallback model is used.",
     )
     .default("5m")
     .restricted(),
     setting(
         "fallback.cooldown",
         Kind::Duration,
-        "For how long a model is left when nobody says for how long it is out.",
+        "Time for which a model is avoided after a fallback, if the provider states none.",
     )
     .default("5m")
     .restricted(),
     setting(
         "compaction.enabled",
         Kind::Flag,
-        "Whether a conversation that becomes too large is made smaller; `/compact` works without it.",
+        "Compacts a conversation that becomes too large; `/compact` works without it.",
     )
     .default("true"),
     setting(
         "compaction.threshold",
         Kind::IntegerRange(1, 99),
-        "The percentage of the model's window from which on it is done.",
+        "Percentage of the model's context window at which the conversation is compacted.",
     )
     .default("85"),
     setting(
         "compaction.keep",
         Kind::Count,
-        "How many of the newest tokens stay as they are, about.",
+        "Approximate number of the newest tokens that stay unchanged.",
     )
     .default("20000"),
     setting(
         "compaction.model",
         Kind::Model,
-        "The model that summarises, `MODEL` or `PROVIDER:MODEL`; when it cannot, and without it, those that answer do.",
+        "Model that writes the summary, `MODEL` or `PROVIDER:MODEL`. If it is not set or fails, the models of the session do.",
     )
     .restricted(),
     setting(
         "limits.deadline",
         Kind::Duration,
-        "How long a prompt may take in all, waits and tools included; 0 means as long as it takes.",
+        "Maximum duration of a prompt, including waits and tools; 0 means no limit.",
     )
     .default("0s")
     .flag("--deadline")
@@ -271,127 +271,127 @@ const COMMON: &[Setting] = &[
     setting(
         "limits.sleep",
         Kind::Duration,
-        "How long a prompt may wait in all, over all retries; 0 means what the policy allows.",
+        "Maximum total wait of a prompt, over all retries; 0 means the limit of the policy.",
     )
     .default("0s")
     .restricted(),
     setting(
         "limits.cost",
         Kind::Amount,
-        "What a prompt may cost in dollars; no further call is made beyond it. The model needs a price; 0 means no ceiling.",
+        "Maximum cost of a prompt in dollars; once it is reached, no further request is sent. Requires the price of the model; 0 means no limit.",
     )
     .restricted(),
-    setting("tools.enabled", Kind::Flag, "Whether the model may use tools at all.")
+    setting("tools.enabled", Kind::Flag, "Allows the model to use tools.")
         .default("true")
         .restricted(),
     setting(
         "tools.allow",
         Kind::Text,
-        "What may run without being asked about, separated by commas: write, bash, outside (files outside of the folder), mcp (the tools of all MCP servers), the name of a server or of one of its tools.",
+        "Tools that may run without approval, separated by commas: write, edit, bash, outside (files outside of the folder), mcp (the tools of all MCP servers), the name of a server or of one of its tools.",
     )
     .flag("--allow")
     .restricted(),
-    setting("tools.timeout", Kind::Duration, "How long a tool may run.")
+    setting("tools.timeout", Kind::Duration, "Maximum duration of a tool call.")
         .default("10m")
         .restricted(),
     setting(
         "mcp.<server>.command",
         Kind::Text,
-        "The command that starts an MCP server, whose tools the model may use: a program and its arguments, with quotes as in a shell, but run without one.",
+        "Command that starts an MCP server, whose tools the model may use: a program and its arguments, quoted as in a shell, but run without one.",
     )
     .restricted(),
     setting(
         "mcp.<server>.env.<variable>",
         Kind::Credential,
-        "A variable of the environment that only this server sees.",
+        "Environment variable that only this server gets.",
     )
     .secret()
     .restricted(),
     setting(
         "mcp.<server>.timeout",
         Kind::Duration,
-        "How long a call of the server may take; without it as long as tools.timeout, which counts as well.",
+        "Maximum duration of a call to the server, by default tools.timeout, which applies in any case.",
     )
     .restricted(),
     setting(
         "mcp.<server>.effects",
         Kind::Text,
-        "What running a tool of the server twice would do, such as `search=pure, save=idempotent`: those are run again when a restart interrupted them, all others are not.",
+        "Effects of running a tool of the server twice, such as `search=pure, save=idempotent`: these tools run again after a restart interrupted them, all others do not.",
     )
     .restricted(),
     setting(
         "hooks.<number>.on",
         Kind::AtLeastOneOf(HOOK_EVENTS),
-        "What a hook is run on. A hook is a command that reads a line of JSON about what happened.",
+        "Events that run the hook. A hook is a command that reads the event as a line of JSON.",
     )
     .restricted()
     .required(),
     setting(
         "hooks.<number>.command",
         Kind::Text,
-        "The command, which a shell runs in the folder of the session. What it prints is not shown; what it says to stderr is, when it fails.",
+        "Command, run by a shell in the folder of the session. Its stdout is discarded; its stderr is shown if it fails.",
     )
     .restricted()
     .required(),
     setting(
         "hooks.<number>.timeout",
         Kind::DurationUpTo(MAX_HOOK_SECONDS),
-        "How long it may run, 10 seconds without it; then it is killed with all that it started.",
+        "Maximum duration of the hook, 10 seconds by default; then it is killed with all processes that it started.",
     )
     .restricted(),
-    setting("timeouts.connect", Kind::Duration, "How long connecting may take.").default("10s"),
-    setting("timeouts.headers", Kind::Duration, "How long the head of the response may take.").default("5m"),
-    setting("timeouts.first_event", Kind::Duration, "How long the first event of the answer may take.")
+    setting("timeouts.connect", Kind::Duration, "Maximum time to connect.").default("10s"),
+    setting("timeouts.headers", Kind::Duration, "Maximum time until the response headers.").default("5m"),
+    setting("timeouts.first_event", Kind::Duration, "Maximum time until the first event of a streamed response.")
         .default("5m"),
-    setting("timeouts.idle", Kind::Duration, "How long the answer may pause.").default("5m"),
-    setting("models.<model>.price.input", Kind::Amount, "What a million tokens that are read cost, in dollars.")
+    setting("timeouts.idle", Kind::Duration, "Maximum pause within a streamed response.").default("5m"),
+    setting("models.<model>.price.input", Kind::Amount, "Price of a million input tokens, in dollars.")
         .restricted(),
-    setting("models.<model>.price.output", Kind::Amount, "What a million tokens that are written cost.")
+    setting("models.<model>.price.output", Kind::Amount, "Price of a million output tokens, in dollars.")
         .restricted(),
     setting(
         "models.<model>.price.cache_read",
         Kind::Amount,
-        "What a million tokens that are read from the cache cost; without it as much as those that are read.",
+        "Price of a million tokens that are read from the cache, in dollars; by default that of input tokens.",
     )
     .restricted(),
     setting(
         "models.<model>.price.cache_write",
         Kind::Amount,
-        "What a million tokens that are written to the cache cost; without it as much as those that are read.",
+        "Price of a million tokens that are written to the cache, in dollars; by default that of input tokens.",
     )
     .restricted(),
-    setting("models.<model>.timeouts.connect", Kind::Duration, "The same as timeouts.connect, for one model."),
-    setting("models.<model>.timeouts.headers", Kind::Duration, "The same as timeouts.headers, for one model."),
+    setting("models.<model>.timeouts.connect", Kind::Duration, "Overrides timeouts.connect for one model."),
+    setting("models.<model>.timeouts.headers", Kind::Duration, "Overrides timeouts.headers for one model."),
     setting(
         "models.<model>.timeouts.first_event",
         Kind::Duration,
-        "The same as timeouts.first_event, for one model.",
+        "Overrides timeouts.first_event for one model.",
     ),
-    setting("models.<model>.timeouts.idle", Kind::Duration, "The same as timeouts.idle, for one model."),
+    setting("models.<model>.timeouts.idle", Kind::Duration, "Overrides timeouts.idle for one model."),
     setting(
         "models.<model>.context_window",
         Kind::Count,
-        "How many tokens a request and its answer may have together, where the model is not known or known wrongly.",
+        "Maximum number of tokens of a request and its response together, if Outlast does not know it or has a wrong value.",
     ),
     setting(
         "models.<model>.continue_by",
         Kind::Choice(CONTINUE_MODES),
-        "How the model goes on with an answer that broke off: its stream is taken up, it goes on after its own words, it is asked in words, or it begins anew.",
+        "Continuation of a response that broke off: resume the provider's stream, prefill the response so far, ask for the rest in a prompt, or restart.",
     ),
     setting(
         "models.<model>.fallback",
         Kind::Models,
-        "The models that are asked when this one cannot be, instead of fallback.models.",
+        "Fallback models of this model, instead of fallback.models.",
     )
     .restricted(),
-    setting("providers.<provider>.base_url", Kind::Url, "Where the provider's API is.")
+    setting("providers.<provider>.base_url", Kind::Url, "Base URL of the provider's API.")
         .variables(&[
             provider_variable("anthropic", "ANTHROPIC_BASE_URL"),
             provider_variable("openai", "OPENAI_BASE_URL"),
             provider_variable("openai-responses", "OPENAI_BASE_URL"),
         ])
         .restricted(),
-    setting("providers.<provider>.api_key", Kind::Credential, "The key.")
+    setting("providers.<provider>.api_key", Kind::Credential, "API key.")
         .variables(&[
             provider_variable("anthropic", "ANTHROPIC_API_KEY"),
             provider_variable("openai", "OPENAI_API_KEY"),
@@ -402,44 +402,44 @@ const COMMON: &[Setting] = &[
     setting(
         "providers.<provider>.api_key_env",
         Kind::VariableName,
-        "The variable of the environment that holds the key, instead of the provider's usual one.",
+        "Environment variable that holds the API key, instead of the provider's usual one.",
     )
     .restricted(),
-    setting("providers.<provider>.headers.<header>", Kind::Credential, "A header that every request carries.")
+    setting("providers.<provider>.headers.<header>", Kind::Credential, "Header that is added to every request.")
         .secret()
         .restricted(),
-    setting("accounts.<account>.provider", Kind::Choice(REMOTE_PROVIDERS), "The provider that the account is with.")
+    setting("accounts.<account>.provider", Kind::Choice(REMOTE_PROVIDERS), "Provider of the account.")
         .restricted(),
     setting(
         "accounts.<account>.api_key_env",
         Kind::VariableName,
-        "The variable of the environment that holds the account's key.",
+        "Environment variable that holds the account's API key.",
     )
     .restricted(),
-    setting("accounts.<account>.api_key_file", Kind::Path, "The file that holds the account's key.").restricted(),
+    setting("accounts.<account>.api_key_file", Kind::Path, "File that holds the account's API key.").restricted(),
     setting(
         "accounts.<account>.api_key_command",
         Kind::Text,
-        "The command that prints the account's key; run again when the key was refused.",
+        "Command that prints the account's API key; run again when the key was refused.",
     )
     .restricted(),
     setting(
         "accounts.<account>.max_in_flight",
         Kind::Count,
-        "How many calls the account may have under way at once, over all processes.",
+        "Maximum number of concurrent requests with the account, over all processes.",
     )
     .restricted(),
     setting(
         "http.proxy",
         Kind::Proxy,
-        "The proxy for every request. A later layer counts before an earlier one; within a layer http.proxy_http and http.proxy_https count before this.",
+        "Proxy for every request. A later layer overrides an earlier one; within a layer, http.proxy_http and http.proxy_https override this.",
     )
     .variables(&[variable("all_proxy"), variable("ALL_PROXY")])
     .restricted(),
-    setting("http.proxy_http", Kind::Proxy, "The proxy for requests to http:// addresses only.")
+    setting("http.proxy_http", Kind::Proxy, "Proxy for requests to http:// addresses only.")
         .variables(&[variable("http_proxy"), variable("HTTP_PROXY")])
         .restricted(),
-    setting("http.proxy_https", Kind::Proxy, "The proxy for requests to https:// addresses only.")
+    setting("http.proxy_https", Kind::Proxy, "Proxy for requests to https:// addresses only.")
         .variables(&[variable("https_proxy"), variable("HTTPS_PROXY")])
         .restricted(),
     setting(
@@ -449,7 +449,7 @@ const COMMON: &[Setting] = &[
     )
     .variables(&[variable("no_proxy"), variable("NO_PROXY")])
     .restricted(),
-    setting("http.ca_file", Kind::Path, "A file of further certificates to trust, in PEM.")
+    setting("http.ca_file", Kind::Path, "File of additional certificates to trust, in PEM.")
         .variables(&[variable("OUTLAST_CA_FILE")])
         .restricted(),
 ];

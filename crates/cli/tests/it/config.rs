@@ -265,6 +265,77 @@ fn invalid_setting_is_an_error_with_line_and_column() {
 }
 
 #[test]
+fn old_setting_name_works_and_prints_notice() {
+    let notice = |old: &str, new: &str| {
+        format!("`{old}` is now `{new}`; the old name is accepted until 0.3\n")
+    };
+    let (old, new) = ("recovery.odd_answers", "recovery.retry_unusable_responses");
+    let user = format!("warning: FOLDER/home/outlast.toml:2: {}", notice(old, new));
+    let project = format!(
+        "warning: FOLDER/outlast.toml:1: {}",
+        notice("serve.names", "serve.allowed_hosts")
+    );
+    let outlast = Outlast::new();
+    outlast.write(USER, "[recovery]\nodd_answers = false\n");
+    let show = outlast.run(&["config", "show", "--json"]);
+    assert_eq!(outlast.anonymous(&show.stderr), user);
+    let rows = rows(&show);
+    let shown = row(&rows, new);
+    assert_eq!(
+        (&shown["value"], &shown["origin"]["layer"]),
+        (&false.into(), &"user".into())
+    );
+    assert!(rows.iter().all(|row| row["setting"] != old));
+    let file = outlast.run(&["config", "check", USER]);
+    assert_eq!(file.code, 0);
+    assert!(file.stdout.contains(&notice(old, new)), "{}", file.stdout);
+    // Both notices, of a file that is not trusted, too.
+    outlast.write(PROJECT, "serve.names = [\"my.box\"]\n");
+    let check = outlast.run(&["config", "check"]);
+    assert_eq!(check.code, 0);
+    let said = outlast.anonymous(&check.stdout);
+    assert!(said.ends_with(&format!("{user}{project}")), "{said}");
+    let asked = outlast.run(&["-p", "hi", "--model", "ok"]);
+    assert!(
+        outlast.anonymous(&asked.stderr).contains(&user),
+        "{}",
+        asked.stderr
+    );
+    let doctor = outlast.run(&["doctor"]);
+    assert!(
+        doctor.stdout.contains(&notice(old, new)),
+        "{}",
+        doctor.stdout
+    );
+    // A later layer overrides an earlier one, whatever the names are.
+    outlast.write(PROJECT, "recovery.retry_unusable_responses = true\n");
+    let show = outlast.run(&["config", "show", "--json"]);
+    assert_eq!(row(&self::rows(&show), new)["value"], true);
+}
+
+#[test]
+fn old_and_new_setting_name_in_one_file_are_an_error() {
+    let outlast = Outlast::new();
+    outlast.write(
+        USER,
+        "[gateway]\nnames = [\"a\"]\nallowed_hosts = [\"b\"]\n",
+    );
+    let problem = "error: FOLDER/home/outlast.toml:2:1: gateway.names: is set twice; also on line 3 as `gateway.allowed_hosts`\n";
+    let check = outlast.run(&["config", "check"]);
+    assert_eq!(check.code, 1);
+    assert!(
+        outlast.anonymous(&check.stdout).starts_with(problem),
+        "{}",
+        check.stdout
+    );
+    let asked = outlast.run(&["-p", "hi", "--model", "ok"]);
+    assert_eq!(
+        (asked.code, outlast.anonymous(&asked.stderr)),
+        (2, problem.to_owned())
+    );
+}
+
+#[test]
 fn problems_of_all_layers_are_reported_together() {
     let outlast = Outlast::new();
     outlast.write(USER, "max_tokens = \"many\"\nzebra = 1\n");
@@ -447,7 +518,7 @@ fn config_schema_describes_all_settings() {
     assert_eq!(provider["additionalProperties"], false);
     assert_eq!(
         provider["properties"]["api_key"]["description"],
-        "The key. Environment: OPENAI_API_KEY. In a project's file it counts once the project is trusted."
+        "API key. Environment: OPENAI_API_KEY. Ignored in a project's file until the project is trusted."
     );
     insta::assert_snapshot!(outline(&schema, 0));
 }
@@ -464,7 +535,11 @@ fn outline(schema: &Value, depth: usize) -> String {
         } else {
             format!(" = {default}")
         };
-        lines += &format!("{indent}{name}: {}{default}\n", inner["type"]);
+        let deprecated = match inner["deprecated"] == true {
+            true => " (deprecated)",
+            false => "",
+        };
+        lines += &format!("{indent}{name}: {}{default}{deprecated}\n", inner["type"]);
         lines += &outline(inner, depth + 1);
     }
     if schema["type"] == "array" {

@@ -56,7 +56,7 @@ fn doctor_passes_with_reachable_provider() {
         let mock = MockServer::start_in(outlast());
         let ran = doctor(&mock, dialect, &[]);
         let checks = checks(&ran);
-        for subject in ["files", "settings", "provider", "way", "clock"] {
+        for subject in ["files", "settings", "provider", "network", "clock"] {
             assert_eq!(
                 state(&checks, subject),
                 "ok",
@@ -105,7 +105,7 @@ fn doctor_reports_unreachable_provider_and_proxy() {
     let ran = doctor(&mock, "openai", &[("HTTP_PROXY", proxy)]);
     let found = checks(&ran);
     assert_eq!(
-        (state(&found, "proxy"), state(&found, "way")),
+        (state(&found, "proxy"), state(&found, "network")),
         ("ok", "error")
     );
     assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);

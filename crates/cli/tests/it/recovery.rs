@@ -305,7 +305,7 @@ fn invalid_completion_is_corrected_unless_disabled() {
         ran.stderr,
         "⚠ the model said what it will do next, and did not do it: the model is told so (1/3)\n"
     );
-    outlast.write(USER, "recovery.odd_answers = false\n");
+    outlast.write(USER, "recovery.retry_unusable_responses = false\n");
     let ran = ask(&outlast, &arguments);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     assert!(ran.stdout.contains("I will now"), "{}", ran.stdout);

@@ -96,7 +96,7 @@ fn token(outlast: &Outlast) -> String {
 #[test]
 fn configured_host_name_is_allowed_with_token() {
     let outlast = Outlast::new();
-    let server = server(&outlast, "[serve]\nnames = [\"my.box\"]\n");
+    let server = server(&outlast, "[serve]\nallowed_hosts = [\"my.box\"]\n");
     let port = server.address.rsplit(':').next().unwrap();
     let ask = |host: &str| server.ask("GET", "/api/about").with("host", host);
     let named = format!("my.box:{port}");
@@ -270,7 +270,7 @@ fn every_response_has_security_headers() {
 #[test]
 fn rate_limited_client_gets_retry_after() {
     let outlast = Outlast::new();
-    let server = server(&outlast, "[serve]\nmax_requests = 1\n");
+    let server = server(&outlast, "[serve]\nmax_requests_per_second = 1\n");
     let mut socket = Socket::open(&server);
     // The number of requests in a second depends on the machine.
     let mut answers = (0..20).map(|_| server.ask("GET", "/api/about").send());
@@ -306,6 +306,7 @@ fn server_never_reveals_api_key() {
     let mut said = format!("{turn:?}");
     for path in [
         "/api/about".to_owned(),
+        "/api/shared_state".to_owned(),
         "/api/knowledge".to_owned(),
         "/api/gateways".to_owned(),
         format!("/api/sessions/{id}"),

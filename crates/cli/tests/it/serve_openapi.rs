@@ -38,6 +38,8 @@ fn openapi_document_is_printed_and_served_identically() {
         });
     let lines: String = lines.collect();
     insta::assert_snapshot!(lines);
+    let old = &printed["paths"]["/api/knowledge"]["get"];
+    assert_eq!(old["deprecated"], true, "{old}");
     names.sort();
     let all = names.len();
     names.dedup();
@@ -65,6 +67,19 @@ fn every_openapi_reference_resolves() {
         let place = reference.strip_prefix('#').unwrap();
         assert!(document.pointer(place).is_some(), "{reference}");
     }
+}
+
+#[test]
+fn openapi_component_names_do_not_collide() {
+    let ran = Outlast::new().run(&["serve", "--openapi"]);
+    let document: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let components = document["components"]["schemas"].as_object().unwrap();
+    // The generator appends a number to the second of two types with the same name.
+    let is_numbered = |name: &&String| name.ends_with(|last: char| last.is_ascii_digit());
+    let numbered: Vec<_> = components.keys().filter(is_numbered).collect();
+    assert!(numbered.is_empty(), "{numbered:?}");
+    let names: Vec<_> = components.keys().map(String::as_str).collect();
+    insta::assert_snapshot!(names.join("\n"));
 }
 
 #[test]

@@ -55,7 +55,6 @@ pub struct GatewayView {
 
 /// The shared state of the providers: accounts and gates.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Knowledge")]
 pub struct SharedState {
     /// The gateway's current time.
     pub now: Timestamp,
@@ -145,7 +144,8 @@ impl<'a> Endpoint<'a> {
         Ok(match *parts {
             ["about"] => Self::About,
             ["gateways"] => Self::Gateways,
-            ["knowledge"] => Self::SharedState,
+            // The old name is accepted until 0.3.
+            ["shared_state" | "knowledge"] => Self::SharedState,
             ["policies"] => Self::Policies,
             ["gateways", port, "traffic"] => Self::Gateway(port, GatewayEndpoint::RequestLog),
             ["gateways", port, "retry_now"] => Self::Gateway(port, GatewayEndpoint::RetryNow),

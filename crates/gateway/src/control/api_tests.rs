@@ -11,9 +11,10 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-const ALL: [&str; 7] = [
+const ALL: [&str; 8] = [
     "GET /_outlast/api/about",
     "GET /_outlast/api/gateways",
+    "GET /_outlast/api/shared_state",
     "GET /_outlast/api/knowledge",
     "GET /_outlast/api/policies",
     "GET /_outlast/api/gateways/8080/traffic",
@@ -72,8 +73,10 @@ fn api_returns_about_gateways_state_and_policies() {
         shown(&bench, "about"),
         json!({ "version": version, "now": at(60), "views": views })
     );
-    let knowledge = json!({ "now": at(60), "accounts": bench.accounts(), "gates": bench.gates() });
-    assert_eq!(shown(&bench, "knowledge"), knowledge);
+    let state = json!({ "now": at(60), "accounts": bench.accounts(), "gates": bench.gates() });
+    for path in ["shared_state", "knowledge"] {
+        assert_eq!(shown(&bench, path), state, "{path}");
+    }
     let status: Value = serde_json::from_str(&bench.get("/_outlast/status").body).unwrap();
     let gateway = json!({ "port": 8080, "address": "127.0.0.1:8080", "status": status });
     let gateways = json!({ "now": at(60), "gateways": [gateway] });
@@ -200,7 +203,7 @@ fn api_responses_match_published_schema() {
     let none: [String; 0] = [];
     assert_eq!(misfits::<AboutView>(&shown(&bench, "about")), none);
     assert_eq!(misfits::<Gateways>(&shown(&bench, "gateways")), none);
-    assert_eq!(misfits::<SharedState>(&shown(&bench, "knowledge")), none);
+    assert_eq!(misfits::<SharedState>(&shown(&bench, "shared_state")), none);
     assert_eq!(misfits::<Policies>(&shown(&bench, "policies")), none);
     let mut traffic = shown(&bench, "gateways/8080/traffic");
     assert_eq!(misfits::<Changes>(&traffic), none);

@@ -29,7 +29,6 @@ pub struct Status {
 
 /// The state of the gateway itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "About")]
 pub struct GatewaySummary {
     /// The gateway's current time, so that a reader can compute remaining waits.
     pub now: Timestamp,
@@ -103,7 +102,6 @@ pub struct Gate {
 
 /// A waiting request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Waiting")]
 pub struct WaitingRequest {
     /// The id of the request, by which it can be retried or cancelled.
     pub id: String,

@@ -106,7 +106,6 @@ pub enum EventKind<'a> {
         message: &'a str,
     },
     /// A client that had left sent its request again, which resumes where it was.
-    #[serde(rename = "taken_up")]
     Resumed {
         /// The number of attempts so far.
         attempts: u32,
@@ -144,7 +143,7 @@ pub enum EventKind<'a> {
         held: u64,
     },
     /// Events were dropped, because the reader was too slow.
-    LeftOut {
+    EventsDropped {
         /// The number of dropped events.
         events: u64,
     },
@@ -260,7 +259,7 @@ impl EventKind<'_> {
             Self::Reload { problem: None } => Level::Info,
             Self::Reload { problem: Some(_) } => Level::Error,
             Self::Waiting { .. } | Self::AttemptFailed { .. } => Level::Warn,
-            Self::Refused { .. } | Self::LeftOut { .. } => Level::Warn,
+            Self::Refused { .. } | Self::EventsDropped { .. } => Level::Warn,
             Self::Finished(record) => match record.outcome {
                 Outcome::Answered | Outcome::Left | Outcome::Cancelled => Level::Info,
                 Outcome::SentBack => Level::Warn,

@@ -47,8 +47,8 @@ pub struct Metrics {
     blocked: Gauge,
     sent_upstream: Counter,
     received_upstream: Counter,
-    heartbeats: Counter,
-    interims: Counter,
+    keepalives: Counter,
+    interim_responses: Counter,
     waited: SeriesTable<1, Histogram>,
     first_byte: SeriesTable<1, Histogram>,
     duration: SeriesTable<1, Histogram>,
@@ -59,26 +59,27 @@ struct RefusalLabels {
     kind: &'static str,
 }
 
-/// The sums of a few counters, and the gauges, for those who do not scrape.
+/// The sums of a few counters, and the gauges, for the status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
-    /// Requests that are over.
+    /// Finished requests.
     pub requests: u64,
-    /// Those that ended with the provider's answer.
+    /// Requests that ended with the provider's response.
     pub answered: u64,
-    /// Attempts that failed before content.
+    /// Failed attempts, before any content was sent.
     pub attempts_failed: u64,
-    /// Attempts after the first.
+    /// Retries.
     pub retries: u64,
-    /// Requests that went on where an earlier one of the same client had left.
-    pub taken_up: u64,
-    /// Requests that were not taken.
+    /// Requests that resumed the wait of an earlier request of the same client.
+    #[serde(rename = "taken_up")]
+    pub resumed: u64,
+    /// Requests that the gateway refused.
     pub refused: u64,
-    /// Connections that are open.
+    /// Open connections.
     pub connections: u64,
-    /// Requests that are being answered.
+    /// Requests in progress.
     pub in_flight: u64,
-    /// Those of them that wait.
+    /// Requests in progress that wait for their next attempt.
     pub held: u64,
 }
 
@@ -165,14 +166,14 @@ impl Metrics {
         self.received_upstream.inc_by(bytes);
     }
 
-    /// Counts a frame that was sent to keep a client alive.
-    pub fn heartbeat_sent(&self) {
-        self.heartbeats.inc();
+    /// Counts a keep-alive frame that was sent to a client.
+    pub fn keepalive_sent(&self) {
+        self.keepalives.inc();
     }
 
-    /// Counts an interim response that was sent to keep a client alive.
-    pub fn interim(&self) {
-        self.interims.inc();
+    /// Counts an interim response that was sent to a client as keep-alive.
+    pub fn interim_response_sent(&self) {
+        self.interim_responses.inc();
     }
 
     /// Sets the number of accounts that are not in use now.
@@ -227,7 +228,7 @@ impl Metrics {
             answered: self.requests.sum(|outcome| outcome == answered),
             attempts_failed: self.attempts_failed.sum(|_| true),
             retries: self.retries.sum(|_| true),
-            taken_up: self.resumed.sum(|_| true),
+            resumed: self.resumed.sum(|_| true),
             refused: self.refused_total.get(),
             connections: gauge_value(&self.connections),
             in_flight: gauge_value(&self.in_flight),

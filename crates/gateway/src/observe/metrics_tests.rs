@@ -103,8 +103,8 @@ fn each_counter_has_its_own_series() {
     metrics.refused("cross_site");
     metrics.sent_upstream(1000);
     metrics.received_upstream(2000);
-    metrics.heartbeat_sent();
-    metrics.interim();
+    metrics.keepalive_sent();
+    metrics.interim_response_sent();
     for (series, expected) in [
         (
             r#"attempts_failed_total{dialect="openai-responses",cause="overloaded"}"#,
@@ -116,12 +116,12 @@ fn each_counter_has_its_own_series() {
         ),
         (r#"retries_total{dialect="openai"}"#, 1.0),
         (r#"resent_total{client="codex"}"#, 1.0),
-        (r#"taken_up_total{client="codex"}"#, 1.0),
+        (r#"resumed_total{client="codex"}"#, 1.0),
         (r#"refused_total{kind="cross_site"}"#, 1.0),
         ("upstream_sent_bytes_total", 1000.0),
         ("upstream_received_bytes_total", 2000.0),
-        ("beats_total", 1.0),
-        ("interims_total", 1.0),
+        ("keepalives_total", 1.0),
+        ("interim_responses_total", 1.0),
         (
             concat!(r#"build_info{version=""#, env!("CARGO_PKG_VERSION"), "\"}"),
             1.0,
@@ -129,6 +129,29 @@ fn each_counter_has_its_own_series() {
     ] {
         let found = value(&metrics, &format!("outlast_gateway_{series}"));
         assert_eq!(found, Some(expected), "{series}\n{}", metrics.text());
+    }
+}
+
+#[test]
+fn deprecated_metric_names_have_the_same_values() {
+    let metrics = metrics();
+    metrics.resumed("codex");
+    metrics.keepalive_sent();
+    metrics.keepalive_sent();
+    metrics.interim_response_sent();
+    let text = metrics.text();
+    for (old, new, labels, expected) in [
+        ("taken_up", "resumed", r#"{client="codex"}"#, 1.0),
+        ("beats", "keepalives", "", 2.0),
+        ("interims", "interim_responses", "", 1.0),
+    ] {
+        for name in [old, new] {
+            let series = format!("outlast_gateway_{name}_total{labels}");
+            assert_eq!(value(&metrics, &series), Some(expected), "{series}\n{text}");
+        }
+        let help =
+            format!("# HELP outlast_gateway_{old} Deprecated: use outlast_gateway_{new}_total.\n");
+        assert!(text.contains(&help), "{help}{text}");
     }
 }
 
@@ -156,7 +179,7 @@ fn status_counters_sum_the_metric_series() {
         answered: 2,
         attempts_failed: 2,
         retries: 1,
-        taken_up: 1,
+        resumed: 1,
         refused: 2,
         ..Counters::default()
     };

@@ -67,6 +67,12 @@ impl Operation {
         self
     }
 
+    /// Marks the operation as deprecated.
+    pub(super) fn deprecated(mut self) -> Self {
+        self.value["deprecated"] = true.into();
+        self
+    }
+
     /// Describes the query parameters.
     pub(super) fn query<T: JsonSchema>(self) -> Self {
         self.with(|generator, operation| {
@@ -113,22 +119,22 @@ impl Operation {
 
     /// Describes the response with status 200.
     pub(super) fn response<T: JsonSchema + 'static>(self) -> Self {
-        self.response_with_status::<T>("200", "It.")
+        self.response_with_status::<T>("200", "Success.")
     }
 
     /// Describes the response with status 201, for a request that creates something.
     pub(super) fn created<T: JsonSchema + 'static>(self) -> Self {
-        self.response_with_status::<T>("201", "It was made.")
+        self.response_with_status::<T>("201", "Created.")
     }
 
     /// Describes the response with status 202, for a request that starts something.
     pub(super) fn accepted<T: JsonSchema + 'static>(self) -> Self {
-        self.response_with_status::<T>("202", "It is taken.")
+        self.response_with_status::<T>("202", "Accepted.")
     }
 
     /// Describes an empty response with status 204.
     pub(super) fn no_content(mut self) -> Self {
-        self.value["responses"]["204"] = json!({ "description": "It is done." });
+        self.value["responses"]["204"] = json!({ "description": "Done." });
         self
     }
 
@@ -137,7 +143,8 @@ impl Operation {
         self.with(|generator, operation| {
             let each = json!({ "schema": generator.subschema_for::<T>() });
             let answer = &mut operation["responses"]["200"];
-            answer["description"] = "What happens, one line or one event each.".into();
+            answer["description"] =
+                "Success; in the streaming forms, one event per line or message.".into();
             answer["content"]["application/x-ndjson"].clone_from(&each);
             answer["content"]["text/event-stream"] = each;
         })

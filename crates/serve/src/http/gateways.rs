@@ -1,4 +1,4 @@
-//! What is around the sessions: what is known of providers, the policies, the gateways of this machine, the page.
+//! Endpoints beside sessions and runs: the shared state of providers, the policies, the gateways of this machine, the page.
 
 use super::api::{Api, Operation};
 use super::app_state::ExtractState;
@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What the page shows of a server.
+/// The views of a server that the page shows.
 const VIEWS: [&str; 5] = ["sessions", "gateway", "runs", "providers", "policies"];
 
 /// What a server needs of the program beside sessions and runs.
@@ -52,26 +52,33 @@ pub enum GatewayRequest {
 }
 
 pub(super) fn add_routes(api: &mut Api) {
-    let about = Operation::get("/api/about", "about", "What this server is");
+    let about = Operation::get(
+        "/api/about",
+        "about",
+        "Version, clock and views of this server",
+    );
     api.add(about.response::<AboutView>(), get(show_about));
-    let about = "Accounts and gates: what is known of providers";
-    let known = Operation::get("/api/knowledge", "show_knowledge", about);
-    api.add(known.response::<SharedState>(), get(show_provider_state));
+    let about = "Accounts and gates, as all processes of the user share them";
+    let state = Operation::get("/api/shared_state", "show_shared_state", about);
+    api.add(state.response::<SharedState>(), get(show_shared_state));
+    let about = "Old name of /api/shared_state, accepted until 0.3";
+    let state = Operation::get("/api/knowledge", "show_knowledge", about).deprecated();
+    api.add(state.response::<SharedState>(), get(show_shared_state));
     let about = "The retry policies with their delays";
     let policies = Operation::get("/api/policies", "list_policies", about);
     api.add(policies.response::<Policies>(), get(list_policies));
-    let about = "The gateways that run on this machine, and what waits there";
+    let about = "The gateways that run on this machine, and their waiting requests";
     let gateways = Operation::get("/api/gateways", "list_gateways", about);
     api.add(gateways.response::<GatewayList>(), get(list_gateways));
     let about = "The last requests of a gateway, with their attempts";
     let traffic = Operation::get("/api/gateways/{port}/traffic", "show_traffic", about);
     let traffic = traffic.query::<AfterQuery>();
     api.add(traffic.response::<Changes>(), get(show_request_log));
-    let about = "Has requests that wait at a gateway try again at once";
+    let about = "Retries waiting requests of a gateway at once";
     let retry = Operation::post("/api/gateways/{port}/retry_now", "gateway_retry_now", about);
     let retry = retry.body::<RetryTarget>();
     api.add(retry.response::<Retried>(), post(gateway_retry_now));
-    let about = "Ends a request that waits at a gateway";
+    let about = "Cancels a waiting request of a gateway";
     let cancel = Operation::post("/api/gateways/{port}/cancel", "gateway_cancel", about);
     let cancel = cancel.body::<CancelTarget>();
     api.add(cancel.response::<Cancelled>(), post(gateway_cancel));
@@ -81,13 +88,13 @@ pub(super) fn add_routes(api: &mut Api) {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "About")]
 struct AboutView {
-    /// Which program.
+    /// The version of the program.
     version: &'static str,
-    /// The server's clock.
+    /// The server's current time.
     now: Timestamp,
-    /// What the page can show.
+    /// The names of the views that the page can show.
     views: Vec<&'static str>,
-    /// Where sessions work that are not told where.
+    /// The default folder of sessions.
     directory: String,
 }
 
@@ -101,7 +108,7 @@ async fn show_about(State(shared): ExtractState) -> Json<AboutView> {
     })
 }
 
-async fn show_provider_state(State(shared): ExtractState) -> Result<Json<SharedState>, HttpError> {
+async fn show_shared_state(State(shared): ExtractState) -> Result<Json<SharedState>, HttpError> {
     let known = shared.host_services.provider_state();
     let (accounts, gates) = known.map_err(Problem::wrong)?;
     Ok(Json(SharedState {
@@ -120,9 +127,9 @@ async fn list_policies() -> Json<Policies> {
 /// The gateways of this machine.
 #[derive(Debug, Serialize, JsonSchema)]
 struct GatewayList {
-    /// The server's clock.
+    /// The server's current time.
     now: Timestamp,
-    /// They.
+    /// The gateways.
     #[schemars(with = "Vec<GatewayRow>")]
     gateways: Vec<Value>,
 }
@@ -131,13 +138,13 @@ struct GatewayList {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Gateway")]
 struct GatewayRow {
-    /// The port that it listens on, by which it is named.
+    /// The port that the gateway listens on; it identifies the gateway.
     port: u16,
-    /// Where it listens.
+    /// The address that the gateway listens on.
     address: String,
-    /// Everything that it shows of itself.
+    /// The full status of the gateway; absent if it cannot be read.
     status: Option<Status>,
-    /// Why it shows nothing.
+    /// The reason for which the status cannot be read.
     problem: Option<String>,
 }
 
@@ -151,7 +158,7 @@ async fn list_gateways(State(shared): ExtractState) -> Json<GatewayList> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AfterQuery {
-    /// The number that an earlier answer has as `seq`.
+    /// The `seq` of an earlier response: only requests that changed after it are returned.
     #[serde(default)]
     after: u64,
 }
@@ -175,35 +182,33 @@ async fn show_request_log(
     ))
 }
 
-/// Which request is meant.
+/// The requests to retry.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "Meant")]
 struct RetryTarget {
-    /// Its id; without it all that wait.
+    /// The id of the request; if absent, all waiting requests.
     id: Option<String>,
 }
 
-/// Which request is meant.
+/// The request to cancel.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "OneMeant")]
 struct CancelTarget {
-    /// Its id.
+    /// The id of the request.
     id: String,
 }
 
-/// How many tried again.
+/// The result of a retry.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Retried {
-    /// How many.
+    /// The number of requests that are retried.
     retried: u64,
 }
 
-/// What was ended.
+/// The cancelled request.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Cancelled {
-    /// Its id.
+    /// The id of the request.
     cancelled: String,
 }
 

@@ -36,18 +36,18 @@ pub(super) fn add_routes(api: &mut Api) {
     let about = "A run: its steps, what they need, their attempts, waits and questions";
     let show = Operation::get("/api/runs/{id}", "show_run", about);
     api.add(show.response::<RunResponse>(), get(show_run));
-    let about = "Has a run try again at once what it waits to try again";
+    let about = "Retries the waiting steps of a run at once";
     let retry = Operation::post("/api/runs/{id}/retry_now", "run_retry_now", about);
     api.add(
         retry.body::<StepTarget>().response::<RunRequestView>(),
         post(retry_now),
     );
-    let cancel = Operation::post("/api/runs/{id}/cancel", "cancel_run", "Ends a run");
+    let cancel = Operation::post("/api/runs/{id}/cancel", "cancel_run", "Cancels a run");
     api.add(cancel.response::<RunRequestView>(), post(cancel_run));
     let answer = Operation::post(
         "/api/runs/{id}/answer",
         "answer_run",
-        "Answers what a run asks",
+        "Answers the question of a run",
     );
     api.add(
         answer.body::<Choice>().response::<RunRequestView>(),
@@ -84,7 +84,6 @@ async fn list_runs(
 
 /// A run, with the server's time.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "RunAnswer")]
 struct RunResponse {
     /// The server's current time.
     now: Timestamp,
@@ -101,7 +100,6 @@ async fn show_run(State(shared): ExtractState, PathId(id): PathId) -> JsonResult
 
 /// A run that was started.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Begun")]
 struct StartedRun {
     /// The id of the run.
     id: String,
@@ -121,7 +119,6 @@ async fn start_run(
 /// The step that a request is for.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "StepMeant")]
 struct StepTarget {
     /// The name of the step; if absent, all waiting steps.
     step: Option<String>,

@@ -32,19 +32,19 @@ pub(super) fn add_routes(api: &mut Api) {
         list.query::<ListQuery>().response::<SessionList>(),
         get(list_sessions),
     );
-    let create = Operation::post("/api/sessions", "create_session", "Begins a session");
+    let create = Operation::post("/api/sessions", "create_session", "Creates a session");
     let create = create.body::<NewSession>();
     api.add(create.created::<SessionView>(), post(create_session));
     let show = Operation::get(
         "/api/sessions/{id}",
         "show_session",
-        "Where a session stands",
+        "The state of a session",
     );
     api.add(show.response::<SessionView>(), get(show_session));
     let path = "/api/sessions/{id}/settings";
-    let shown = Operation::get(path, "show_settings", "How a session is led");
+    let shown = Operation::get(path, "show_settings", "The settings of a session");
     api.add(shown.response::<SettingsView>(), get(show_settings));
-    let changed = Operation::patch(path, "change_settings", "Changes how a session is led");
+    let changed = Operation::patch(path, "change_settings", "Changes the settings of a session");
     let changed = changed.body::<SettingsPatch>();
     api.add(changed.response::<SettingsView>(), patch(change_settings));
     let about = "The models that can be chosen";

@@ -22,13 +22,13 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 pub(super) fn add_routes(api: &mut Api) {
-    let about = "A session's transcript as events, and the place from which to follow";
+    let about = "A session's transcript as events, and the cursor from which to follow";
     let snapshot = Operation::get("/api/sessions/{id}/snapshot", "snapshot_session", about);
     api.add(
         snapshot.query::<DialectQuery>().response::<SnapshotView>(),
         get(snapshot_session),
     );
-    let about = "What happens in a session, from a place on: server-sent events or lines of JSON";
+    let about = "The events of a session after a cursor: server-sent events or lines of JSON";
     let events = Operation::get("/api/sessions/{id}/events", "follow_session", about);
     api.add(
         events.query::<EventsQuery>().streams::<AnyEvent>(),
@@ -37,7 +37,7 @@ pub(super) fn add_routes(api: &mut Api) {
     let prompt = Operation::post(
         "/api/sessions/{id}/prompt",
         "prompt",
-        "Says something to the model",
+        "Sends a prompt to the model",
     );
     api.add(
         prompt
@@ -46,22 +46,22 @@ pub(super) fn add_routes(api: &mut Api) {
             .streams::<TurnEvent>(),
         post(post_prompt),
     );
-    let about = "Says something with the next call of the turn that runs";
+    let about = "Sends a message with the next call of the running turn";
     let steer = Operation::post("/api/sessions/{id}/steer", "steer", about);
     api.add(
         steer.body::<Steering>().accepted::<Disposition>(),
         post(post_steering),
     );
     let orders = [
-        ("abort", "Ends the turn"),
+        ("abort", "Cancels the turn"),
         (
             "abort_retry",
-            "Ends the wait for a retry: the turn fails with the error that it waited out",
+            "Cancels the retry: the turn fails with the error that caused it",
         ),
-        ("retry_now", "Ends the wait for a retry, and tries at once"),
+        ("retry_now", "Retries at once, without waiting any longer"),
         (
             "resume",
-            "Carries on what was left, or tries the last turn again that failed",
+            "Resumes an interrupted turn, or retries the last failed one",
         ),
     ];
     for (name, about) in orders {
@@ -106,7 +106,6 @@ struct EventsQuery {
 /// An event in one of two vocabularies.
 #[derive(JsonSchema)]
 #[serde(untagged)]
-#[schemars(rename = "AnyEvent")]
 #[expect(dead_code, reason = "it is there to be described")]
 enum AnyEvent {
     /// An event of the turn stream.
@@ -194,7 +193,6 @@ pub(super) struct Picture {
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "DeliverWord")]
 pub(super) enum DeliveryMode {
     Steer,
     FollowUp,
@@ -211,7 +209,6 @@ pub(super) struct Disposition {
 /// The disposition of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "Disposed")]
 pub(super) enum DispositionKind {
     /// The message started a turn.
     Started,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 /// What a session does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "SessionState")]
 pub enum State {
     /// Nothing was said in it yet. It is written down with its first prompt.
     New,
@@ -167,7 +168,6 @@ pub struct SnapshotView {
 /// Events in one of two vocabularies.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
-#[schemars(rename = "Told")]
 pub enum SnapshotEvents {
     /// The turn stream.
     Turn(Vec<TurnEvent>),

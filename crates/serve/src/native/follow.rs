@@ -19,7 +19,6 @@ pub struct FollowRequest {
 
 /// The data of a reply to `follow`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "Followed")]
 pub struct FollowReply {
     /// The number of the last event until now. Those up to it that were asked for follow this reply.
     pub events: u64,

@@ -58,7 +58,7 @@ pub struct RetryView {
 
 /// A wait at the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "Held")]
+#[schemars(rename = "GateHold")]
 pub struct HeldView {
     /// The expected end of the wait.
     pub until: Timestamp,
@@ -69,7 +69,7 @@ pub struct HeldView {
 
 /// The queued messages for the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "Waiting")]
+#[schemars(rename = "QueuedMessages")]
 pub struct WaitingView {
     /// Messages that are sent with the next call to the model.
     pub steering: Vec<String>,

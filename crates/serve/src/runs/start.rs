@@ -10,7 +10,6 @@ use std::path::PathBuf;
 /// A run to start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "WantedRun")]
 pub struct NewRun {
     /// The path of the pipeline's file, relative to the folder in which the run works.
     pub file: PathBuf,

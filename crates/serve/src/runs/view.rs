@@ -255,7 +255,7 @@ pub struct ChoiceView {
 
 /// The receipt of a request to a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "RunTold")]
+#[schemars(rename = "RunRequestReceipt")]
 pub struct RunRequestView {
     /// The id of the run.
     pub id: String,

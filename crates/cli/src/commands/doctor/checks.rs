@@ -32,7 +32,8 @@ pub(super) fn run_all(arguments: &DoctorArguments) -> anyhow::Result<Vec<Check>>
     let mut checks = files()?;
     checks.extend(sessions());
     let gathered = config::load_layers(&arguments.flags.overrides())?;
-    let warning = gathered.warning();
+    let warning = gathered.untrusted_warning();
+    let notices = gathered.notices().to_vec();
     let settings = gathered
         .without_problems()
         .and_then(|layers| Settings::from_layers(&layers));
@@ -47,6 +48,8 @@ pub(super) fn run_all(arguments: &DoctorArguments) -> anyhow::Result<Vec<Check>>
         None => Check::passed("settings", "they can be read"),
         Some(ignored) => Check::warning("settings", ignored, "if you know the project, trust it"),
     });
+    let renamed = notices.into_iter();
+    checks.extend(renamed.map(|notice| Check::warning("settings", notice, "use the new name")));
     checks.extend(time_scale());
     checks.extend(provider(&settings));
     checks.extend(proxy(&settings));
@@ -211,7 +214,7 @@ fn connection(arguments: &DoctorArguments, settings: &Settings) -> anyhow::Resul
             Err(problem) => {
                 let says = format!("{problem:#}");
                 return Ok(vec![Check::failed(
-                    "way",
+                    "network",
                     says,
                     "mend the setting that is named",
                 )]);
@@ -266,7 +269,7 @@ async fn check_accounts(
 
 fn reachability(checked: &ProviderCheck, who: &str) -> Check {
     let failure = match &checked.result {
-        Ok(()) => return Check::passed("way", format!("{who}the provider answers")),
+        Ok(()) => return Check::passed("network", format!("{who}the provider answers")),
         Err(failure) => failure,
     };
     let verdict = classify(failure);
@@ -276,13 +279,15 @@ fn reachability(checked: &ProviderCheck, who: &str) -> Check {
         Cause::ModelNotFound | Cause::InvalidRequest if failure.status == Some(404) => {
             let remedy = "if prompts fail as well, look at the base URL";
             let says = format!("{who}the server answers, but lists no models");
-            Check::warning("way", says, remedy)
+            Check::warning("network", says, remedy)
         }
         cause => {
             let remedy = hint(cause, failure);
             match cause.class() {
-                Class::Transient if failure.status.is_some() => Check::warning("way", says, remedy),
-                _ => Check::failed("way", says, remedy),
+                Class::Transient if failure.status.is_some() => {
+                    Check::warning("network", says, remedy)
+                }
+                _ => Check::failed("network", says, remedy),
             }
         }
     }

@@ -52,15 +52,15 @@ impl LocalTime {
 #[derive(Clone, Copy, Debug, Default, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TransportKind {
-    /// As an HTTP response
+    /// HTTP response
     #[default]
     Http,
-    /// Inside a stream
+    /// Event inside a stream
     #[serde(alias = "stream")]
     Sse,
-    /// As an error that a client raised
+    /// Error that a client raised
     Thrown,
-    /// From a program that ended badly
+    /// Output of a program that failed
     Process,
 }
 

@@ -71,7 +71,7 @@ fn write_words(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
             out,
             " ● ending: {in_flight} requests are under way, {held} wait"
         )?,
-        EventKind::LeftOut { events } => write!(out, " ⚠ {events} events are left out")?,
+        EventKind::EventsDropped { events } => write!(out, " ⚠ {events} log events dropped")?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -211,7 +211,7 @@ mod tests {
             cause: Some(Cause::ServerError),
             ..record()
         };
-        let taken_up = EventKind::Resumed {
+        let resumed = EventKind::Resumed {
             attempts: 2,
             resent: 1,
             since: at,
@@ -220,7 +220,7 @@ mod tests {
         insta::assert_snapshot!(said(&[
             (Some("req-1"), waiting(Cause::Overloaded, 2, wake)),
             (Some("req-2"), waiting(Cause::UsageLimit, 1, None)),
-            (Some("req-1"), taken_up),
+            (Some("req-1"), resumed),
             (Some("req-1"), EventKind::Finished(&record())),
             (Some("req-2"), EventKind::Finished(&refused)),
             (Some("req-3"), EventKind::Finished(&sent_back)),
@@ -246,7 +246,7 @@ mod tests {
             EventKind::Reload { problem: None },
             EventKind::Reload { problem },
             EventKind::Drain { in_flight, held },
-            EventKind::LeftOut { events: 7 },
+            EventKind::EventsDropped { events: 7 },
         ];
         insta::assert_snapshot!(said(&all.map(|what| (None, what))));
     }

@@ -95,7 +95,7 @@ impl GatewaySettings {
             policy: policy(layers, &text("gateway.policy").unwrap_or_default())?,
             policies: policies.collect::<Result<_, UsageError>>()?,
             client: text("gateway.client"),
-            host_names: texts(layers, "gateway.names"),
+            host_names: texts(layers, "gateway.allowed_hosts"),
             origins: texts(layers, "gateway.origins"),
             client_keys: secrets(layers, "gateway.client_keys"),
             use_accounts: matches!(

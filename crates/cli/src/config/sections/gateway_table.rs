@@ -7,33 +7,33 @@ use crate::config::table::{Kind, Setting, setting, variable};
 use outlast_kernel::policy::Policy;
 
 pub(in crate::config) const GATEWAY: &[Setting] = &[
-    setting("gateway.listen", Kind::Address, "Where the gateway listens. It is not changed while it runs.")
+    setting("gateway.listen", Kind::Address, "Address on which the gateway listens. A change takes effect at the next start.")
         .default("127.0.0.1:4180")
         .flag("--listen")
         .restricted(),
     setting(
         "gateway.upstream",
         Kind::Upstream,
-        "Where requests of every dialect go; `mock:SCRIPT` is the scripted provider. Without it, to the provider of their dialect. A later layer counts before an earlier one; within a layer gateway.anthropic_upstream and gateway.openai_upstream count before this.",
+        "Upstream of all requests, by default the provider of their dialect; `mock:SCRIPT` is the scripted provider. A later layer overrides an earlier one; within a layer, gateway.anthropic_upstream and gateway.openai_upstream override this.",
     )
     .flag("--upstream")
     .restricted(),
     setting(
         "gateway.anthropic_upstream",
         Kind::Upstream,
-        "Where requests in the Messages dialect go [https://api.anthropic.com].",
+        "Upstream of requests in the Messages dialect [https://api.anthropic.com].",
     )
     .restricted(),
     setting(
         "gateway.openai_upstream",
         Kind::Upstream,
-        "Where requests in the dialects of OpenAI, and all that are of no dialect, go [https://api.openai.com/v1].",
+        "Upstream of requests in the dialects of OpenAI and of requests in no known dialect [https://api.openai.com/v1].",
     )
     .restricted(),
     setting(
         "gateway.policy",
         Kind::Choice(&Policy::NAMES),
-        "The retry policy of requests; the header `x-outlast-policy` says otherwise for one.",
+        "Retry policy of requests; the header `x-outlast-policy` overrides it for one request.",
     )
     .default("overnight")
     .flag("--policy")
@@ -41,32 +41,32 @@ pub(in crate::config) const GATEWAY: &[Setting] = &[
     setting(
         "gateway.policies",
         Kind::Routes,
-        "The policies of some paths, such as \"/v1/embeddings=standard\"; the longest path that fits counts.",
+        "Retry policies by path, such as \"/v1/embeddings=standard\"; the longest matching path applies.",
     )
     .restricted(),
     setting(
         "gateway.client",
         Kind::Text,
-        "Who asks, for all requests, such as \"codex\"; without it clients are recognised by their headers. The header `x-outlast-client` says otherwise for one.",
+        "Client of all requests, such as \"codex\"; by default clients are recognised by their headers. The header `x-outlast-client` overrides it for one request.",
     )
     .flag("--client")
     .restricted(),
     setting(
-        "gateway.names",
+        "gateway.allowed_hosts",
         Kind::Names,
-        "Host names by which the gateway may be asked, beside the one that it listens on and localhost.",
+        "Host names that requests may address, in addition to the listening address and localhost.",
     )
     .restricted(),
     setting(
         "gateway.origins",
         Kind::Names,
-        "Origins of web pages that may ask, such as \"https://app.example.com\"; without it none may.",
+        "Origins of web pages that may send requests, such as \"https://app.example.com\"; none by default.",
     )
     .restricted(),
     setting(
         "gateway.client_keys",
         Kind::Credentials,
-        "The keys with which clients may ask where stored accounts are used. They are needed to listen beyond this machine.",
+        "Keys with which clients may send requests if stored accounts are used. Required to listen beyond this machine.",
     )
     .variables(&[variable("OUTLAST_GATEWAY_KEYS")])
     .secret()
@@ -74,68 +74,68 @@ pub(in crate::config) const GATEWAY: &[Setting] = &[
     setting(
         "gateway.use_accounts",
         Kind::Flag,
-        "Whether stored accounts and keys are used for models' answers, in place of the client's own key.",
+        "Sends requests to models with the stored accounts and keys, instead of the client's own key.",
     )
     .default("false")
     .restricted(),
-    setting("gateway.max_body", Kind::Size, "How large the body of a request may be.")
+    setting("gateway.max_body", Kind::Size, "Maximum size of a request body.")
         .default("64MiB")
         .restricted(),
-    setting("gateway.max_connections", Kind::Count, "How many connections there may be at once.")
+    setting("gateway.max_connections", Kind::Count, "Maximum number of concurrent connections.")
         .default("20000")
         .restricted(),
     setting(
         "gateway.max_waiting",
         Kind::Count,
-        "How many requests may wait at once; those beyond are told to come back.",
+        "Maximum number of waiting requests; further ones are told to retry later.",
     )
     .default("10000")
     .restricted(),
     setting(
         "gateway.drain",
         Kind::Duration,
-        "How long what is under way may take when the gateway is told to end.",
+        "Time that requests in progress have to finish when the gateway shuts down.",
     )
     .default("30s")
     .restricted(),
     setting(
         "gateway.headers_timeout",
         Kind::Duration,
-        "How long the head of a response may take. An answer that is not streamed comes as a whole, and its head with it.",
+        "Maximum time until the response headers. A response that is not streamed is complete by then.",
     )
     .default("15m")
     .restricted(),
     setting(
         "gateway.first_event_timeout",
         Kind::Duration,
-        "How long the first event of a streamed answer may take; without it as long as timeouts.first_event.",
+        "Maximum time until the first event of a streamed response; by default timeouts.first_event.",
     )
     .restricted(),
     setting(
         "gateway.idle_timeout",
         Kind::Duration,
-        "How long a streamed answer may pause; without it as long as timeouts.idle.",
+        "Maximum pause within a streamed response; by default timeouts.idle.",
     )
     .restricted(),
     setting(
         "gateway.min_throughput",
         Kind::IntegerRange(0, u32::MAX),
-        "How many bytes a second a streamed answer must have, over a minute; 0 means any number.",
+        "Minimum throughput of a streamed response in bytes per second, over a minute; 0 means no minimum.",
     )
     .default("0")
     .restricted(),
-    setting("gateway.otlp_endpoint", Kind::Url, "Where traces go, in the OTLP protocol.").restricted(),
+    setting("gateway.otlp_endpoint", Kind::Url, "Endpoint to which traces are exported, in the OTLP protocol.").restricted(),
     setting(
         "gateway.otlp_headers",
         Kind::Credentials,
-        "Headers for the one who takes the traces, such as \"x-key=abc\"; a blank is written as %20.",
+        "Headers of requests to the OTLP endpoint, such as \"x-key=abc\"; a space is written as %20.",
     )
     .secret()
     .restricted(),
     setting(
         "gateway.spool",
         Kind::Path,
-        "The folder for bodies of requests that wait, private to the user; without it one in Outlast's own folder. `none` keeps them in memory.",
+        "Folder for the bodies of waiting requests, private to the user; by default one in OUTLAST_HOME. `none` keeps them in memory.",
     )
     .restricted(),
 ];

@@ -34,7 +34,7 @@ impl Recovery {
                 Some("continue") => AfterContent::Continue,
                 _ => AfterContent::Retract,
             },
-            corrections: match flag("recovery.odd_answers") {
+            corrections: match flag("recovery.retry_unusable_responses") {
                 true => DEFAULT_CORRECTIONS,
                 false => 0,
             },
@@ -66,7 +66,7 @@ fn rules(layers: &Layers) -> Rules {
         },
         overload_retries: count(layers, "fallback.overload_retries")
             .unwrap_or(usual.overload_retries),
-        max_usage_wait: duration("fallback.usage_wait", usual.max_usage_wait),
+        max_usage_wait: duration("fallback.max_usage_limit_wait", usual.max_usage_wait),
         cooldown: duration("fallback.cooldown", usual.cooldown),
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct ServeSettings {
     pub(crate) origins: Vec<String>,
     pub(crate) max_body: u64,
     pub(crate) max_connections: u32,
-    pub(crate) max_requests: u32,
+    pub(crate) max_requests_per_second: u32,
 }
 
 impl ServeSettings {
@@ -27,14 +27,15 @@ impl ServeSettings {
                 _ => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             },
             require_token: matches!(layers.value("serve.require_token"), Some(Value::Flag(true))),
-            host_names: texts(layers, "serve.names"),
+            host_names: texts(layers, "serve.allowed_hosts"),
             origins: texts(layers, "serve.origins"),
             max_body: match layers.value("serve.max_body") {
                 Some(Value::Size(bytes)) => *bytes,
                 _ => u64::MAX,
             },
             max_connections: count(layers, "serve.max_connections").unwrap_or(u32::MAX),
-            max_requests: count(layers, "serve.max_requests").unwrap_or(u32::MAX),
+            max_requests_per_second: count(layers, "serve.max_requests_per_second")
+                .unwrap_or(u32::MAX),
         }
     }
 

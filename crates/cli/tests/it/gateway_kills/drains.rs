@@ -183,7 +183,7 @@ fn drained_request_is_returned_for_retry_and_resumed() {
         );
         let gateway = Gateway::on(outlast, port, &mock.url());
         let again = PendingRequest::send(&gateway.address, request.as_bytes());
-        gateway.wait_for_stderr(r#""event":"taken_up""#);
+        gateway.wait_for_stderr(r#""event":"resumed""#);
         drop(again);
         gateway.wait_for_stderr(r#""outcome":"left""#);
         gateway.kill();

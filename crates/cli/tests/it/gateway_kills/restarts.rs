@@ -74,7 +74,7 @@ fn killed_in_a_wait(path: &str, between: impl Fn(&Outlast)) -> (MockServer, Http
     let answer = ask(&gateway.address, &request);
     let said = gateway.kill();
     assert!(
-        said.contains(r#""event":"taken_up","attempts":3,"resent":1"#),
+        said.contains(r#""event":"resumed","attempts":3,"resent":1"#),
         "{said}"
     );
     (mock, answer)
@@ -120,7 +120,11 @@ fn attempts_are_counted_across_repeated_kills() {
         gateway.wait_until_written(outlast, 1);
         std::thread::sleep(Duration::from_millis(150 * kill as u64));
         let said = gateway.kill();
-        assert_eq!(said.contains("taken_up"), kill > 0, "{kill}: {said}");
+        assert_eq!(
+            said.contains(r#""event":"resumed""#),
+            kill > 0,
+            "{kill}: {said}"
+        );
         assert_eq!(asking.answer().status, 0);
     }
     let gateway = Gateway::on(outlast, port, &mock.url());
@@ -166,7 +170,7 @@ fn gateways_of_one_home_do_not_interfere() {
     let first = Gateway::on(outlast, port, &mock.url());
     let answer = ask(&first.address, &request);
     assert_eq!(answer.status, 200);
-    first.wait_for_stderr("taken_up");
+    first.wait_for_stderr(r#""event":"resumed""#);
 }
 
 #[test]

@@ -98,12 +98,12 @@ impl Shared {
         let was_empty = state.buffered.is_empty();
         if state.dropped_events > 0 {
             let events = std::mem::take(&mut state.dropped_events);
-            let left_out = Event {
+            let dropped = Event {
                 at: event.at,
                 request: None,
-                kind: EventKind::LeftOut { events },
+                kind: EventKind::EventsDropped { events },
             };
-            form(&left_out, &mut state.buffered);
+            form(&dropped, &mut state.buffered);
         }
         form(event, &mut state.buffered);
         let is_filled = was_empty && !state.buffered.is_empty();

@@ -37,7 +37,7 @@ impl Metrics {
         );
         let outcomes = LabelValues::new("outcome", Outcome::ALL.map(Outcome::as_str), OTHER);
         let version = vec![("version", env!("CARGO_PKG_VERSION"))];
-        registry.register("build", "The program", Info::new(version));
+        registry.register("build", "Version of the program", Info::new(version));
         let counter = Counter::default;
         let requests = SeriesTable::new([&dialects, &clients, &outcomes], counter);
         let attempts_failed = SeriesTable::new([&dialects, &causes], counter);
@@ -74,8 +74,8 @@ impl Metrics {
             blocked: Gauge::default(),
             sent_upstream: Counter::default(),
             received_upstream: Counter::default(),
-            heartbeats: Counter::default(),
-            interims: Counter::default(),
+            keepalives: Counter::default(),
+            interim_responses: Counter::default(),
         };
         made.register_counters();
         made.register_gauges();
@@ -86,39 +86,58 @@ impl Metrics {
     fn register_counters(&mut self) {
         let registry = &mut self.registry;
         self.requests
-            .register(registry, "requests", "Requests that are over");
-        let help = "Attempts that failed before content";
+            .register(registry, "requests", "Finished requests");
+        let help = "Failed attempts, before any content was sent";
         self.attempts_failed
             .register(registry, "attempts_failed", help);
-        let help = "Attempts after the first";
+        let help = "Retries";
         self.retries.register(registry, "retries", help);
-        let help = "Requests that their client had sent before";
+        let help = "Requests that their client sent again";
         self.resent.register(registry, "resent", help);
-        let help = "Requests that went on where an earlier one had left";
-        self.resumed.register(registry, "taken_up", help);
-        let help = "Requests that were not taken";
+        let help = "Requests that resumed the wait of an earlier request";
+        self.resumed.register(registry, "resumed", help);
+        let help = deprecated("resumed_total");
+        self.resumed.register(registry, "taken_up", &help);
+        let help = "Requests that the gateway refused";
         registry.register("refused", help, self.refused.clone());
-        let help = "Bytes of bodies sent to providers";
+        let help = "Request body bytes sent to providers";
         registry.register("upstream_sent_bytes", help, self.sent_upstream.clone());
-        let help = "Bytes of bodies received from providers";
+        let help = "Response body bytes received from providers";
         registry.register(
             "upstream_received_bytes",
             help,
             self.received_upstream.clone(),
         );
-        let help = "Frames sent to keep clients alive";
-        registry.register("beats", help, self.heartbeats.clone());
-        let help = "Interim responses sent to keep clients alive";
-        registry.register("interims", help, self.interims.clone());
+        let help = "Keep-alive frames sent to clients";
+        registry.register("keepalives", help, self.keepalives.clone());
+        let help = deprecated("keepalives_total");
+        registry.register("beats", help, self.keepalives.clone());
+        let help = "Interim responses (1xx) sent to clients as keep-alive";
+        let interim_responses = &self.interim_responses;
+        registry.register("interim_responses", help, interim_responses.clone());
+        let help = deprecated("interim_responses_total");
+        registry.register("interims", help, interim_responses.clone());
     }
 
     fn register_gauges(&mut self) {
         for (name, help, gauge) in [
-            ("connections", "Connections of clients", &self.connections),
-            ("in_flight", "Requests being answered", &self.in_flight),
-            ("held", "Requests that wait", &self.held),
-            ("spooled_bytes", "Bodies kept in files", &self.spooled),
-            ("accounts_blocked", "Accounts not in use", &self.blocked),
+            ("connections", "Open client connections", &self.connections),
+            (
+                "in_flight",
+                "Requests in progress, waiting ones included",
+                &self.in_flight,
+            ),
+            (
+                "held",
+                "Requests waiting for their next attempt",
+                &self.held,
+            ),
+            (
+                "spooled_bytes",
+                "Bytes of request bodies kept in files",
+                &self.spooled,
+            ),
+            ("accounts_blocked", "Blocked accounts", &self.blocked),
         ] {
             self.registry.register(name, help, gauge.clone());
         }
@@ -126,12 +145,17 @@ impl Metrics {
 
     fn register_histograms(&mut self) {
         let registry = &mut self.registry;
-        let help = "How long requests waited that had to";
+        let help = "Wait of requests before their last attempt, of those that waited";
         self.waited.register(registry, "waited_seconds", help);
-        let help = "From a request to the first byte of its answer";
+        let help = "Time from the arrival of a request to the first byte of its response";
         self.first_byte
             .register(registry, "first_byte_seconds", help);
-        let help = "From a request to its end";
+        let help = "Time from the arrival of a request to its end";
         self.duration.register(registry, "duration_seconds", help);
     }
+}
+
+/// Returns the help of the old name of a metric, which is exported for one version beside the new one.
+fn deprecated(new: &str) -> String {
+    format!("Deprecated: use {PREFIX}_{new}")
 }

@@ -116,7 +116,7 @@ impl SpanEvent {
             }
             SpanEventKind::Resumed { attempts, resent } => {
                 let attributes = vec![number(ATTEMPTS, attempts), number(RESENT, resent)];
-                ("taken_up", attributes)
+                ("resumed", attributes)
             }
         };
         Event::new(name, time(self.at), attributes, 0)
