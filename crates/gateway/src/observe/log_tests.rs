@@ -225,8 +225,8 @@ fn blocked_log_writer_drops_events_without_waiting() {
         request: None,
         kind: EventKind::Reload { problem: None },
     };
-    // More than can wait; the part that the writer has taken already comes on top.
-    let mut said: u64 = 60_000;
+    // More than twice the lines that can wait, and those that the writer may have taken already.
+    let mut said: u64 = 100_000;
     for _ in 0..said {
         sink.emit(&event);
     }
