@@ -10,9 +10,16 @@ use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// The full path: with a bare name and a `PATH` of its own, a command forks this whole process instead of only spawning.
+static TMUX: LazyLock<PathBuf> = LazyLock::new(|| {
+    let path = std::env::var_os("PATH").unwrap();
+    let mut files = std::env::split_paths(&path).map(|folder| folder.join("tmux"));
+    files.find(|file| file.is_file()).expect("tmux is missing")
+});
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) const DEFAULT_SIZE: (u16, u16) = (80, 24);
 
@@ -70,7 +77,7 @@ impl Pane {
     }
 
     fn tmux(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new("tmux");
+        let mut command = Command::new(TMUX.as_path());
         command.arg("-u").arg("-S");
         command.arg(self.socket.path().join("socket"));
         command.args(arguments).env_clear();
