@@ -218,6 +218,11 @@ impl Session {
         self.journal.release().await
     }
 
+    /// Waits until all entries that the running turn has handed to the journal are on the disk.
+    pub async fn flush(&self) -> Result<(), Error> {
+        self.journal.flush().await
+    }
+
     // --- Setup ---
 
     /// Returns the current setup.

@@ -105,6 +105,12 @@ impl SessionJournal {
         Ok(())
     }
 
+    /// Waits until the store has written everything that it was given so far.
+    pub(super) async fn flush(&self) -> Result<(), Error> {
+        // The store writes in the order of calls.
+        self.append_lines(Vec::new()).await
+    }
+
     /// Writes the entries that could not be written before, and releases the session. If writing fails, nothing changes.
     pub(super) async fn release(&self) -> Result<(), Error> {
         self.flush_backlog().await?;

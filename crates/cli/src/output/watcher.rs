@@ -85,6 +85,7 @@ async fn watch(
 ) -> Result<Result<TurnOutcome, Exit>, Error> {
     let mut turn = pin!(turn);
     let mut ticks = tokio::time::interval(TICK_INTERVAL);
+    let mut leaves_with = None;
     loop {
         let stop = tokio::select! {
             ended = &mut turn => return ended.map(Ok),
@@ -102,12 +103,23 @@ async fn watch(
         match stop {
             None => {}
             Some(exit) if session.is_persistent() && *signalled != Some(Signal::Interrupt) => {
-                let id = session.id();
-                let says = format!("Stopped: `outlast resume {id}` carries it on.");
-                screen.lock().progress.print(&says);
-                return Ok(Err(exit));
+                leaves_with = Some(exit);
             }
             Some(_) => session.abort(),
+        }
+        // Another process can resume the turn once its prompt is in the journal, not before.
+        if let Some(exit) = leaves_with
+            && session.unfinished_turn().is_some()
+        {
+            if let Err(error) = session.flush().await {
+                print_diagnostic(&format!(
+                    "warning: the session is not written down to its end: {error}"
+                ));
+            }
+            let id = session.id();
+            let says = format!("Stopped: `outlast resume {id}` carries it on.");
+            screen.lock().progress.print(&says);
+            return Ok(Err(exit));
         }
     }
 }

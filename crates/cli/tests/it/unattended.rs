@@ -126,8 +126,9 @@ fn closed_event_reader_leaves_turn_resumable() {
     let resumed = CommandResult::of(resume.env("OUTLAST_TIME_SCALE", "600"));
     assert!(
         resumed.stdout.ends_with("You said: hi\n"),
-        "{}",
-        resumed.stdout
+        "{}{}",
+        resumed.stdout,
+        resumed.stderr
     );
 }
 
