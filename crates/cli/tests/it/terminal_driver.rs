@@ -18,7 +18,7 @@ use tempfile::TempDir;
 static TMUX: LazyLock<PathBuf> = LazyLock::new(|| {
     let path = std::env::var_os("PATH").unwrap();
     let mut files = std::env::split_paths(&path).map(|folder| folder.join("tmux"));
-    files.find(|file| file.is_file()).expect("tmux is missing")
+    files.find(|file| file.is_file()).unwrap()
 });
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) const DEFAULT_SIZE: (u16, u16) = (80, 24);
