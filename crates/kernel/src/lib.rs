@@ -19,6 +19,7 @@
 #![warn(missing_docs)]
 
 pub mod account;
+pub mod admission;
 pub mod attempt;
 pub mod breaker;
 pub mod budget;

@@ -9,6 +9,7 @@ mod compress;
 mod content;
 mod conversation;
 mod error_response;
+pub mod load_simulation;
 mod log;
 mod plan;
 mod playback;
