@@ -14,7 +14,7 @@ pub(super) fn run(text: &str) {
     let script = match first.parse::<Script>() {
         Ok(mut script) => {
             for second in 0..20 {
-                script.next_reply(Timestamp::from_millis(second * 1000), 100);
+                script.next_reply(Timestamp::from_millis(second * 1000), &[0; 100]);
             }
             first.parse()
         }

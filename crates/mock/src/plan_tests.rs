@@ -27,7 +27,7 @@ fn facts(is_streamed: bool) -> RequestFacts {
 
 fn plan_of(script: &str, dialect: Dialect, facts: &RequestFacts) -> Plan {
     let mut script: Script = script.parse().unwrap();
-    let reply = script.next_reply(NOW, 100);
+    let reply = script.next_reply(NOW, &[0; 100]);
     plan(
         &reply,
         RequestContext {
@@ -276,7 +276,7 @@ proptest! {
         let scripts = [name.to_owned(), format!("{name}:3"), format!("{name}:429"), format!("ok:{kind}")];
         for text in scripts {
             let Ok(mut script) = text.parse::<Script>() else { continue };
-            let reply = script.next_reply(NOW, 100);
+            let reply = script.next_reply(NOW, &[0; 100]);
             for dialect in Dialect::ALL {
                 let facts = RequestFacts::parse(dialect, &[], &request, 100);
                 plan(&reply, RequestContext { dialect, facts: &facts, now: NOW, number: 1, stored_pieces: None });

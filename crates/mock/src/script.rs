@@ -1,7 +1,7 @@
 //! The script of the mock provider: the faults and their order.
 //!
 //! A script is a list of faults joined by `+`; when all are over, every call succeeds. It is a pure state machine: the
-//! time and the size of a request come in, the reply comes out.
+//! time and the body of a request come in, the reply comes out.
 //! Not here: the bytes of a reply (see `plan`).
 
 mod arguments;
@@ -15,6 +15,8 @@ use capacity::Capacity;
 pub(crate) use fault_table::FAULTS;
 pub use help::help;
 use outlast_kernel::{Timestamp, text};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -45,7 +47,7 @@ pub struct Script {
 #[derive(Clone, Debug, Default)]
 struct FaultState {
     strikes: u32,
-    /// The time until which the fault holds.
+    /// The time until which the fault holds, or from which its phases are counted.
     until: Option<Timestamp>,
     /// The size of the request that overflowed.
     overflow_bytes: Option<usize>,
@@ -83,8 +85,37 @@ enum FaultSchedule {
     Overflow,
     /// Applies forever, at random.
     Flaky { share: f64, rng: fastrand::Rng },
+    /// Applies to the first calls of each request.
+    FailsEach { times: u32, calls: CallCounts },
+    /// Applies until its time has passed: a share of calls fails, and all others are held.
+    Brownout {
+        wait: Duration,
+        share: f64,
+        hold: Duration,
+        rng: fastrand::Rng,
+    },
+    /// Applies forever, for a while at a time.
+    Flap { up: Duration, down: Duration },
     /// Applies forever, to the calls beyond the capacity.
-    Capacity(Capacity),
+    Capacity { capacity: Capacity, form: HintForm },
+}
+
+/// The calls of each request so far; bounded, so that an old request may begin anew.
+#[derive(Clone, Debug, Default)]
+struct CallCounts(BTreeMap<u64, u32>);
+
+impl CallCounts {
+    const MAX_REQUESTS: usize = 100_000;
+
+    /// Counts a call, and returns the number of earlier ones.
+    fn count(&mut self, request: u64) -> u32 {
+        if self.0.len() >= Self::MAX_REQUESTS && !self.0.contains_key(&request) {
+            self.0.pop_first();
+        }
+        let calls = self.0.entry(request).or_default();
+        *calls = calls.saturating_add(1);
+        *calls - 1
+    }
 }
 
 // --- execution ---
@@ -95,10 +126,10 @@ impl Script {
         &self.text
     }
 
-    /// Returns the reply to the next call. `size` is the length of its body in bytes.
-    pub fn next_reply(&mut self, now: Timestamp, size: usize) -> Reply {
+    /// Returns the reply to the next call. `body` is that of its request, by which calls of one request are recognised.
+    pub fn next_reply(&mut self, now: Timestamp, body: &[u8]) -> Reply {
         while let Some((written, fault)) = self.faults.get_mut(self.next) {
-            if let Some(action) = fault.schedule.next_action(&mut self.state, now, size) {
+            if let Some(action) = fault.schedule.next_action(&mut self.state, now, body) {
                 self.state.strikes = self.state.strikes.saturating_add(1);
                 return Reply {
                     fault: written.clone(),
@@ -123,8 +154,9 @@ impl FaultSchedule {
         &mut self,
         memory: &mut FaultState,
         now: Timestamp,
-        size: usize,
+        body: &[u8],
     ) -> Option<Action> {
+        let size = body.len();
         let mut hold = |wait: Duration| {
             let until = *memory.until.get_or_insert(now + wait);
             let left = until.since(now);
@@ -149,7 +181,22 @@ impl FaultSchedule {
                 (size >= overflowed).then_some(Action::ProviderError(ProviderError::Overflow))
             }
             Self::Flaky { share, rng } => Some(flaky_action(*share, rng)),
-            Self::Capacity(capacity) => Some(capacity_action(capacity, now, size)),
+            Self::FailsEach { times, calls } => Some(fail_if(calls.count(hash(body)) < *times)),
+            Self::Brownout {
+                wait,
+                share,
+                hold: delay,
+                rng,
+            } => hold(*wait).map(|_| match rng.f64() < *share {
+                true => Action::ProviderError(ProviderError::Overloaded),
+                false => Action::Hold { delay: *delay },
+            }),
+            Self::Flap { up, down } => {
+                let since = now.since(*memory.until.get_or_insert(now)).as_millis();
+                let phase = since.checked_rem((*up + *down).as_millis());
+                Some(fail_if(phase.unwrap_or_default() >= up.as_millis()))
+            }
+            Self::Capacity { capacity, form } => Some(capacity_action(capacity, *form, now, size)),
         }
     }
 }
@@ -165,14 +212,27 @@ fn flaky_action(share: f64, rng: &mut fastrand::Rng) -> Action {
     }
 }
 
-fn capacity_action(capacity: &mut Capacity, now: Timestamp, size: usize) -> Action {
+fn fail_if(fails: bool) -> Action {
+    match fails {
+        true => Action::ProviderError(ProviderError::Overloaded),
+        false => Action::Answer,
+    }
+}
+
+fn hash(body: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    body.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn capacity_action(capacity: &mut Capacity, form: HintForm, now: Timestamp, size: usize) -> Action {
     let tokens = u64::try_from(size / BYTES_PER_TOKEN).unwrap_or(u64::MAX);
     match capacity.take(now, tokens) {
         Ok(()) => Action::Answer,
         Err(wait) => Action::RateLimit {
             wait,
             until: now + wait,
-            form: HintForm::default(),
+            form,
         },
     }
 }

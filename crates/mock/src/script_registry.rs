@@ -115,7 +115,7 @@ mod tests {
 
     fn play(book: &mut ScriptRegistry, named: Option<&str>, model: &str) -> String {
         let script = book.select(named, model).unwrap();
-        script.next_reply(Timestamp::default(), 0).fault
+        script.next_reply(Timestamp::default(), &[]).fault
     }
 
     #[test]

@@ -14,7 +14,7 @@ fn script(text: &str) -> Script {
 fn play(text: &str, calls: usize) -> Vec<Action> {
     let mut script = script(text);
     (0..calls)
-        .map(|_| script.next_reply(at(0), 100).action)
+        .map(|_| script.next_reply(at(0), &[0; 100]).action)
         .collect()
 }
 
@@ -134,7 +134,7 @@ fn every_fault_is_read_with_its_arguments() {
 
 #[test]
 fn fault_selects_its_completion_kind() {
-    let reply = |text: &str| script(text).next_reply(at(0), 0);
+    let reply = |text: &str| script(text).next_reply(at(0), &[]);
     assert_eq!(reply("ok:tools").answer_kind, AnswerKind::Tools);
     assert_eq!(
         reply("drop-after:1,of=reasoning").answer_kind,
@@ -158,7 +158,7 @@ fn completion_kind_applies_once_or_always() {
     let kinds = |text: &str| {
         let mut script = script(text);
         (0..4)
-            .map(|_| script.next_reply(at(0), 0).answer_kind)
+            .map(|_| script.next_reply(at(0), &[]).answer_kind)
             .collect::<Vec<_>>()
     };
     use AnswerKind::{Agent, Text};
@@ -177,29 +177,29 @@ fn limit_holds_until_its_end_and_counts_down() {
         until: at(12),
         form: HintForm::Date,
     };
-    assert_eq!(limited.next_reply(at(10), 0).action, limit(2));
-    assert_eq!(limited.next_reply(at(11), 0).action, limit(1));
-    assert_eq!(limited.next_reply(at(12), 0).action, Action::Answer);
+    assert_eq!(limited.next_reply(at(10), &[]).action, limit(2));
+    assert_eq!(limited.next_reply(at(11), &[]).action, limit(1));
+    assert_eq!(limited.next_reply(at(12), &[]).action, Action::Answer);
     let mut window = script("usage-limit");
     let (wait, until) = (Duration::from_secs(18_000), at(18_000));
     assert_eq!(
-        window.next_reply(at(0), 0).action,
+        window.next_reply(at(0), &[]).action,
         Action::UsageLimit { wait, until }
     );
-    assert_eq!(window.next_reply(at(18_000), 0).action, Action::Answer);
+    assert_eq!(window.next_reply(at(18_000), &[]).action, Action::Answer);
     let mut outage = script("outage:60");
-    assert_eq!(outage.next_reply(at(0), 0).action, OVERLOADED);
-    assert_eq!(outage.next_reply(at(59), 0).action, OVERLOADED);
-    assert_eq!(outage.next_reply(at(60), 0).action, Action::Answer);
+    assert_eq!(outage.next_reply(at(0), &[]).action, OVERLOADED);
+    assert_eq!(outage.next_reply(at(59), &[]).action, OVERLOADED);
+    assert_eq!(outage.next_reply(at(60), &[]).action, Action::Answer);
 }
 
 #[test]
 fn an_overflow_stays_until_the_request_shrinks() {
     let mut overflow = script("overflow");
     let refused = Action::ProviderError(ProviderError::Overflow);
-    assert_eq!(overflow.next_reply(at(0), 100).action, refused);
-    assert_eq!(overflow.next_reply(at(0), 100).action, refused);
-    assert_eq!(overflow.next_reply(at(0), 60).action, Action::Answer);
+    assert_eq!(overflow.next_reply(at(0), &[0; 100]).action, refused);
+    assert_eq!(overflow.next_reply(at(0), &[0; 100]).action, refused);
+    assert_eq!(overflow.next_reply(at(0), &[0; 60]).action, Action::Answer);
 }
 
 /// Returns the number of calls that succeed in each second, given evenly spaced calls.
@@ -208,7 +208,7 @@ fn served(text: &str, per_second: u64, size: usize) -> Vec<usize> {
     let mut answered = |second: u64| {
         (0..per_second)
             .map(|call| Timestamp::from_millis(second * 1000 + call * 1000 / per_second))
-            .filter(|now| script.next_reply(*now, size).action == Action::Answer)
+            .filter(|now| script.next_reply(*now, &vec![0; size]).action == Action::Answer)
             .count()
     };
     (0..4).map(&mut answered).collect()
@@ -227,7 +227,8 @@ fn capacity_limits_rate_after_an_initial_burst() {
 fn capacity_refusal_states_the_needed_wait() {
     let mut one = script("capacity:requests=2");
     let limit =
-        |one: &mut Script, millis| match one.next_reply(Timestamp::from_millis(millis), 0).action {
+        |one: &mut Script, millis| match one.next_reply(Timestamp::from_millis(millis), &[]).action
+        {
             Action::RateLimit { wait, .. } => Some(wait.as_millis()),
             _ => None,
         };
@@ -238,7 +239,72 @@ fn capacity_refusal_states_the_needed_wait() {
 }
 
 #[test]
+fn bucket_limits_rate_and_states_its_end_only_if_told() {
+    assert_eq!(served("bucket:10/s", 50, 0), [19, 10, 10, 10]);
+    let form = |text: &str| match play(text, 2).pop() {
+        Some(Action::RateLimit { form, .. }) => form,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(form("bucket:1/s"), HintForm::Nowhere);
+    assert_eq!(form("bucket:1/s,as=seconds"), HintForm::Seconds);
+}
+
+#[test]
+fn first_calls_of_each_request_fail() {
+    let mut script = script("fails-each:2");
+    let mut actions = |body: &[u8]| {
+        let calls = (0..3).map(|_| script.next_reply(at(0), body).action);
+        calls.collect::<Vec<_>>()
+    };
+    for body in [b"one", b"two"] {
+        assert_eq!(actions(body), [OVERLOADED, OVERLOADED, Action::Answer]);
+    }
+}
+
+#[test]
+fn remembered_requests_are_bounded() {
+    let mut calls = CallCounts::default();
+    for request in 0..CallCounts::MAX_REQUESTS as u64 + 10 {
+        assert_eq!(calls.count(request), 0);
+    }
+    assert_eq!(calls.0.len(), CallCounts::MAX_REQUESTS);
+    assert_eq!(calls.count(CallCounts::MAX_REQUESTS as u64), 1);
+}
+
+#[test]
+fn flapping_provider_answers_and_fails_in_turns() {
+    let mut script = script("flap:20s/10s");
+    let mut answers = |second| script.next_reply(at(second), &[]).action == Action::Answer;
+    let seconds = [1000, 1019, 1020, 1029, 1030, 1049, 1050, 1060];
+    let seen = seconds.map(&mut answers);
+    assert_eq!(seen, [true, true, false, false, true, true, false, true]);
+}
+
+#[test]
+fn brownout_fails_a_share_and_holds_the_others_until_it_ends() {
+    let mut script = script("brownout:60,share=25%,hold=3");
+    let mut count = |second: u64| {
+        let (mut failed, mut held) = (0, 0);
+        for _ in 0..1000 {
+            match script.next_reply(at(second), &[]).action {
+                Action::Hold { delay } if delay == Duration::from_secs(3) => held += 1,
+                OVERLOADED => failed += 1,
+                _ => {}
+            }
+        }
+        (failed, held)
+    };
+    let (failed, held) = count(0);
+    assert!(
+        (200..300).contains(&failed) && failed + held == 1000,
+        "{failed} {held}"
+    );
+    assert_eq!(count(60), (0, 0));
+}
+
+#[test]
 fn flaky_fault_is_deterministic_per_seed() {
+    assert_eq!(play("flaky:30%,seed=7", 200), play("flaky:0.3,seed=7", 200));
     assert_eq!(play("flaky:0.3,seed=7", 200), play("flaky:0.3,seed=7", 200));
     assert_ne!(play("flaky:0.3,seed=7", 200), play("flaky:0.3,seed=8", 200));
     let failed = play("flaky:0.3,seed=7", 1000);
@@ -264,6 +330,12 @@ fn invalid_script_error_names_place_and_remedy() {
         ("no-prefill:times=2", "`times=2` has no meaning here"),
         ("flaky:1.5", "SHARE lies between 0 and 1"),
         ("flaky:nan", "SHARE lies between 0 and 1"),
+        ("flaky:101%", "SHARE lies between 0 and 1, or 0% and 100%"),
+        ("flap:20", "phases are written 20s/20s, not `20`"),
+        ("flap:0/0", "UP and DOWN cannot both be zero"),
+        ("bucket:200", "a rate is written 200/s, not `200`"),
+        ("bucket", "it needs N/s"),
+        ("fails-each", "it needs TIMES"),
         ("overloaded:-1", "TIMES is a number"),
         ("error:200", "STATUS lies between 400 and 599"),
         ("hold:1e99", "SECONDS lies between 0 and a year"),
@@ -300,14 +372,14 @@ proptest! {
     #[test]
     fn any_text_is_a_script_or_an_error(
         pieces in prop::collection::vec(prop::sample::select(vec![
-            "ok", "cut", "hold", "flaky", "capacity", ":", ",", "+", "=", "3", "0.5", "clean", "of=", "tool",
+            "ok", "cut", "hold", "flaky", "capacity", "bucket", "flap", "brownout", "fails-each", "1/s", "2s/3s", "9%", ":", ",", "+", "=", "3", "0.5", "clean", "of=", "tool",
             "times=", "always", "requests=", "9999999999", "-1", "\u{1b}", "é",
         ]), 0..12),
-        size in any::<usize>(),
+        size in 0..10_000_usize,
     ) {
         if let Ok(mut script) = pieces.concat().parse::<Script>() {
             for second in 0..5 {
-                script.next_reply(at(second), size);
+                script.next_reply(at(second), &vec![0; size]);
             }
         }
     }

@@ -71,14 +71,14 @@ impl ScriptedTransport {
         match route {
             Route::Completion(_) => match playing.scripts.select(None, &facts.model) {
                 Ok(script) => {
-                    let reply = script.next_reply(ask.now, request.body.len());
+                    let reply = script.next_reply(ask.now, &request.body);
                     playing.background_responses.plan(&reply, ask)
                 }
                 Err(error) => ask.invalid_request(400, &error.to_string()),
             },
             Route::StoredResponse => match playing.background_responses.remaining(&request.path) {
                 Ok(rest) => match playing.scripts.select(None, &rest.model) {
-                    Ok(script) => rest.plan(&script.next_reply(ask.now, 0), ask),
+                    Ok(script) => rest.plan(&script.next_reply(ask.now, &[]), ask),
                     Err(error) => ask.invalid_request(400, &error.to_string()),
                 },
                 Err(missing) => missing.plan(ask),

@@ -81,6 +81,40 @@ impl<'a> Arguments<'a> {
             .transpose()
     }
 
+    /// Takes a share under that name: `0.02` or `2%`.
+    pub(super) fn share(&mut self, name: &str) -> Result<Option<f64>, String> {
+        self.take_named(name).map(parse_share).transpose()
+    }
+
+    pub(super) fn positional_share(&mut self) -> Result<Option<f64>, String> {
+        self.take_positional().map(parse_share).transpose()
+    }
+
+    /// Takes a rate, such as `200/s`.
+    pub(super) fn rate(&mut self) -> Result<Option<u32>, String> {
+        let parse = |value: &str| match value.strip_suffix("/s") {
+            Some(number) => parse_number("N", number),
+            None => Err(format!("a rate is written 200/s, not `{value}`")),
+        };
+        self.take_positional().map(parse).transpose()
+    }
+
+    /// Takes two durations, such as `20s/20s`; together they are longer than zero.
+    pub(super) fn phases(&mut self) -> Result<Option<(Duration, Duration)>, String> {
+        let parse = |value: &str| {
+            let (up, down) = value
+                .split_once('/')
+                .ok_or_else(|| format!("phases are written 20s/20s, not `{value}`"))?;
+            let seconds = |name, value: &str| parse_seconds(name, value.trim_end_matches('s'));
+            let phases = (seconds("UP", up)?, seconds("DOWN", down)?);
+            match phases.0.is_zero() && phases.1.is_zero() {
+                true => Err("UP and DOWN cannot both be zero".to_owned()),
+                false => Ok(phases),
+            }
+        };
+        self.take_positional().map(parse).transpose()
+    }
+
     /// Takes the number of repetitions: a number, or `always`.
     pub(super) fn times(&mut self) -> Result<u32, String> {
         match self.take_named("times") {
@@ -111,6 +145,17 @@ fn parse_number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
     value
         .parse()
         .map_err(|_| format!("{name} is a number, not `{value}`"))
+}
+
+fn parse_share(value: &str) -> Result<f64, String> {
+    let share: f64 = match value.strip_suffix('%') {
+        Some(percent) => parse_number::<f64>("SHARE", percent)? / 100.0,
+        None => parse_number("SHARE", value)?,
+    };
+    match (0.0..=1.0).contains(&share) {
+        true => Ok(share),
+        false => Err("SHARE lies between 0 and 1, or 0% and 100%".to_owned()),
+    }
 }
 
 fn parse_seconds(name: &str, value: &str) -> Result<Duration, String> {

@@ -3,7 +3,7 @@
 
 use super::arguments::Arguments;
 use super::capacity::Capacity;
-use super::{Fault, FaultSchedule};
+use super::{CallCounts, Fault, FaultSchedule};
 use crate::error_response::{DEFAULT_RATE_LIMIT_WAIT, USAGE_WINDOW};
 use crate::reply::{
     Action, AnswerKind, Disconnect, ERROR_FORM_KEYWORDS, HintForm, PageForm, ProviderError,
@@ -11,6 +11,7 @@ use crate::reply::{
 use std::time::Duration;
 
 const PING_INTERVAL: Duration = Duration::from_secs(10);
+const DEFAULT_BROWNOUT_HOLD: Duration = Duration::from_secs(10);
 const DEFAULT_REDIRECT_URL: &str = "https://elsewhere.invalid/";
 
 /// One row of the table.
@@ -39,7 +40,7 @@ macro_rules! row {
     };
 }
 
-pub(crate) const FAULTS: [Row; 34] = [
+pub(crate) const FAULTS: [Row; 38] = [
     row!("ok", "[:KIND][,times=N]", "answers", |a| {
         let of = a.keyword(&AnswerKind::KEYWORDS)?.unwrap_or_default();
         repeated_with_kind(a, Action::Answer, of)
@@ -309,10 +310,7 @@ pub(crate) const FAULTS: [Row; 34] = [
         ":SHARE[,seed=NUMBER][,of=KIND]",
         "that share of all calls fails",
         |a| {
-            let share: f64 = a.positional("SHARE")?.ok_or("it needs a SHARE")?;
-            if !(0.0..=1.0).contains(&share) {
-                return Err("SHARE lies between 0 and 1".to_owned());
-            }
+            let share = a.positional_share()?.ok_or("it needs a SHARE")?;
             let rng = fastrand::Rng::with_seed(a.named("seed")?.unwrap_or(0));
             with_answer_kind(a, FaultSchedule::Flaky { share, rng })
         }
@@ -324,7 +322,55 @@ pub(crate) const FAULTS: [Row; 34] = [
         |a| {
             let requests = a.named("requests")?.ok_or("it needs requests=N")?;
             let capacity = Capacity::new(requests, a.named("tokens")?);
-            with_answer_kind(a, FaultSchedule::Capacity(capacity))
+            let form = HintForm::default();
+            with_answer_kind(a, FaultSchedule::Capacity { capacity, form })
+        }
+    ),
+    row!(
+        "bucket",
+        ":N/s[,as=HINT][,of=KIND]",
+        "429 beyond N requests a second",
+        |a| {
+            let requests = a.rate()?.ok_or("it needs N/s")?;
+            let capacity = Capacity::new(requests, None);
+            let form = a
+                .named_keyword("as", &HintForm::KEYWORDS)?
+                .unwrap_or(HintForm::Nowhere);
+            with_answer_kind(a, FaultSchedule::Capacity { capacity, form })
+        }
+    ),
+    row!(
+        "fails-each",
+        ":TIMES[,of=KIND]",
+        "529 or 503 for the first TIMES calls of each request",
+        |a| {
+            let times = a.positional("TIMES")?.ok_or("it needs TIMES")?;
+            let calls = CallCounts::default();
+            with_answer_kind(a, FaultSchedule::FailsEach { times, calls })
+        }
+    ),
+    row!(
+        "brownout",
+        ":SECONDS[,share=SHARE][,hold=SECONDS][,seed=NUMBER]",
+        "for that long, half of all calls fail, others wait",
+        |a| {
+            let wait = a.positional_seconds("SECONDS")?.ok_or("it needs SECONDS")?;
+            let schedule = FaultSchedule::Brownout {
+                wait,
+                share: a.share("share")?.unwrap_or(0.5),
+                hold: a.seconds("hold")?.unwrap_or(DEFAULT_BROWNOUT_HOLD),
+                rng: fastrand::Rng::with_seed(a.named("seed")?.unwrap_or(0)),
+            };
+            Ok(schedule.into())
+        }
+    ),
+    row!(
+        "flap",
+        ":UP/DOWN[,of=KIND]",
+        "answers for UP seconds, fails for DOWN, and so on",
+        |a| {
+            let (up, down) = a.phases()?.ok_or("it needs UP/DOWN")?;
+            with_answer_kind(a, FaultSchedule::Flap { up, down })
         }
     ),
     row!(

@@ -170,10 +170,10 @@ impl Shared {
         model: &str,
     ) -> Result<Reply, script::Error> {
         let named = header(&read.headers, SCRIPT_HEADER);
-        let size = read.body.as_ref().map_or(0, Bytes::len);
+        let body = read.body.as_deref().unwrap_or_default();
         let mut book = self.scripts.lock();
         let script = book.select(named, model)?;
-        let reply = script.next_reply(self.clock.now(), size);
+        let reply = script.next_reply(self.clock.now(), body);
         note.record_fault(script.text(), &reply.fault);
         Ok(reply)
     }
