@@ -54,10 +54,15 @@ impl Check {
     }
 
     fn json(&self) -> Value {
-        json!({
+        let mut check = json!({
             "check": self.subject, "state": self.status.word(), "says": self.message,
             "remedy": self.hint,
-        })
+        });
+        // The name before 0.2; written until 0.3.
+        if self.subject == "network" {
+            check["formerly"] = "way".into();
+        }
+        check
     }
 
     fn lines(&self) -> String {

@@ -65,6 +65,11 @@ fn doctor_passes_with_reachable_provider() {
             );
         }
         assert_eq!(ran.code, 0);
+        assert!(
+            ran.stdout.contains(r#""formerly": "way""#),
+            "{}",
+            ran.stdout
+        );
         assert!(!ran.stdout.contains(PLANTED));
     }
 }

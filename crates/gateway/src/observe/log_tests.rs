@@ -116,6 +116,10 @@ fn log_line_has_time_level_event_and_request() {
         assert_eq!(line["request"], "r-1");
     }
     assert_eq!(lines[2]["wake"], "2026-11-15T04:00:05.123Z");
+    // The old name of a renamed event stands beside the new one.
+    let formerly: Vec<_> = lines.iter().map(|line| line["formerly"].as_str()).collect();
+    let renamed = [None, None, None, Some("taken_up"), None, None, None, None];
+    assert_eq!(formerly, renamed);
 }
 
 #[test]

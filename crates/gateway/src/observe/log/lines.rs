@@ -164,6 +164,9 @@ struct Line<'a> {
     request: Option<&'a str>,
     #[serde(flatten)]
     kind: &'a EventKind<'a>,
+    /// The name that the event had before 0.2; written until 0.3.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    formerly: Option<&'static str>,
 }
 
 /// Formats an event as one JSON object per line.
@@ -173,6 +176,11 @@ pub fn json(event: &Event<'_>, out: &mut Vec<u8>) {
         level: event.kind.level(),
         request: event.request,
         kind: &event.kind,
+        formerly: match event.kind {
+            EventKind::Resumed { .. } => Some("taken_up"),
+            EventKind::EventsDropped { .. } => Some("left_out"),
+            _ => None,
+        },
     };
     let before = out.len();
     match serde_json::to_writer(&mut *out, &line) {
