@@ -8,6 +8,7 @@
 //! however many wait.
 //! Not here: who waits (see [`Queue`]), where the state is kept (see the store) and who polls it (see the engine).
 
+pub mod admission;
 mod pace;
 mod queue;
 mod report;

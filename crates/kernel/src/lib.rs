@@ -19,7 +19,6 @@
 #![warn(missing_docs)]
 
 pub mod account;
-pub mod admission;
 pub mod attempt;
 pub mod breaker;
 pub mod budget;

@@ -2,7 +2,7 @@
 
 use super::world::{Event, World, index_of};
 use outlast_kernel::Timestamp;
-use outlast_kernel::admission::{Action, Gate, Grant, ProcessQueue, Sync, SyncReply};
+use outlast_kernel::gate::admission::{Action, Gate, Grant, ProcessQueue, Sync, SyncReply};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -5,7 +5,7 @@ use super::provider::{Fault, FaultContext, FaultKind, Provider, Reply, in_millis
 use super::store::{POLL_INTERVAL, Process, Store};
 use fastrand::Rng;
 use outlast_kernel::Timestamp;
-use outlast_kernel::admission::{
+use outlast_kernel::gate::admission::{
     Call, Gate, GateFailure, Pass, ProcessQueue, RequestId, RequestRecord, Sync, SyncReply,
 };
 use std::cmp::Reverse;
