@@ -17,6 +17,7 @@ use outlast_kernel::failure::Failure;
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::{Cause, Class};
 use outlast_store::journal::Availability;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -220,8 +221,10 @@ fn connection(arguments: &DoctorArguments, settings: &Settings) -> anyhow::Resul
                 )]);
             }
         };
+    // A scaled clock counts more seconds, but the provider is not faster.
+    let scale = clock::time_scale().ok().flatten();
     let adapter = adapter.with_timeouts(Timeouts {
-        headers: PROVIDER_TIMEOUT,
+        headers: PROVIDER_TIMEOUT * scale.map_or(1, NonZeroU32::get),
         ..settings.timeouts
     });
     let runtime = tokio::runtime::Builder::new_current_thread()
