@@ -1,5 +1,6 @@
 //! Simulates clients under partial failure, in virtual time: a provider that fails, refuses or hangs, and processes that
-//! admit their requests with the kernel's [`ProcessQueue`] and [`Gate`], beside clients that retry on their own.
+//! admit their requests with the kernel's [`ProcessQueue`](outlast_kernel::gate::admission::ProcessQueue) and
+//! [`Gate`](outlast_kernel::gate::admission::Gate), beside clients that retry on their own.
 //!
 //! Invariant: one seed gives one run. Not here: real sockets.
 
