@@ -15,7 +15,11 @@ use parking_lot::{Mutex, MutexGuard};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use std::io::{self, Stdout, Write};
+#[cfg(unix)]
+use std::os::fd::{AsFd, OwnedFd};
 use std::thread::ThreadId;
+#[cfg(unix)]
+use tokio::io::{Interest, unix::AsyncFd};
 
 /// The thread whose chat owns the terminal.
 static OWNER_THREAD: Mutex<Option<ThreadId>> = Mutex::new(None);
@@ -59,6 +63,52 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         restore_terminal();
+    }
+}
+
+/// Watches for the end of the terminal, for a process that gets no signal: it ignores hang-ups, or the terminal is not
+/// its controlling one. The reader of keys would poll a closed terminal forever.
+#[cfg(unix)]
+pub(crate) struct HangUpWatch(io::Result<AsyncFd<OwnedFd>>);
+
+#[cfg(unix)]
+impl HangUpWatch {
+    /// Starts to watch stdin. Must be called within a runtime.
+    pub(crate) fn new() -> Self {
+        #[expect(
+            deprecated,
+            reason = "its replacement is unsafe; an `OwnedFd` does what that one asks for"
+        )]
+        let watch = |stdin| AsyncFd::with_interest(stdin, Interest::READABLE);
+        Self(io::stdin().as_fd().try_clone_to_owned().and_then(watch))
+    }
+
+    /// Resolves when the terminal is gone; never, if it cannot be watched. Cancel safe.
+    pub(crate) async fn closed(&self) {
+        if let Ok(stdin) = &self.0 {
+            while let Ok(mut guard) = stdin.readable().await {
+                if guard.ready().is_read_closed() {
+                    return;
+                }
+                // The input is left to the reader of the keys.
+                guard.clear_ready();
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) struct HangUpWatch;
+
+#[cfg(not(unix))]
+impl HangUpWatch {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    pub(crate) async fn closed(&self) {
+        std::future::pending().await
     }
 }
 

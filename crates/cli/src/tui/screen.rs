@@ -4,7 +4,7 @@
 //! work.
 
 use super::chat::{Chat, Input};
-use super::device::Device;
+use super::device::{Device, HangUpWatch};
 use super::driver::{Driver, Flow, LeaveSummary};
 use super::theme::Theme;
 use super::transcript::Tone;
@@ -71,6 +71,7 @@ impl ChatScreen {
     /// Runs until the user leaves, or returns the signal that ends the chat.
     async fn run_loop(&mut self) -> anyhow::Result<Option<Signal>> {
         let mut keys = EventStream::new();
+        let hang_up = HangUpWatch::new();
         let mut signals = SignalStream::new().with_quit();
         let mut ticks = tokio::time::interval(TICK_INTERVAL);
         loop {
@@ -83,9 +84,10 @@ impl ChatScreen {
             let next = tokio::select! {
                 biased;
                 signal = signals.next() => return Ok(Some(signal)),
+                () = hang_up.closed() => return Ok(Some(Signal::HangUp)),
                 key = keys.next() => match key {
                     Some(Ok(event)) => self.event(event),
-                    // The terminal is gone.
+                    // The keys cannot be read.
                     Some(Err(_)) | None => return Ok(Some(Signal::HangUp)),
                 },
                 message = self.driver.next() => self.driver.handle_all(message, &mut self.chat)?,

@@ -126,7 +126,7 @@ const RESERVED: [(&str, &[&str]); 11] = [
 ];
 
 /// Crates that other crates bring in a second version, with the reason.
-const DUPLICATES: [(&str, &str, &str); 12] = [
+const DUPLICATES: [(&str, &str, &str); 14] = [
     ("base64", "0.22", "axum 0.8"),
     ("bit-vec", "0.8", "jsonschema 0.60; the other is for tests"),
     ("bitflags", "1", "jiff 0.2, optional, never built"),
@@ -146,6 +146,8 @@ const DUPLICATES: [(&str, &str, &str); 12] = [
     ("rand_core", "0.9", "opentelemetry_sdk 0.33"),
     ("syn", "2", "derive macros; build time only"),
     ("synstructure", "0.13", "rcgen 0.14; tests only"),
+    ("thiserror", "1", "filedescriptor 0.8, of crossterm"),
+    ("thiserror-impl", "1", "thiserror 1; build time only"),
     ("windows-sys", "0.52", "ring 0.17; Windows only"),
 ];
 

@@ -142,6 +142,8 @@ mod terminal_commands;
 #[cfg(target_os = "linux")]
 mod terminal_driver;
 #[cfg(target_os = "linux")]
+mod terminal_input;
+#[cfg(target_os = "linux")]
 mod terminal_leaving;
 #[cfg(target_os = "linux")]
 mod terminal_opening;

@@ -1,7 +1,7 @@
 //! Ending and suspending a chat: the shell gets its terminal back, and the user a hint how to continue.
 
-use crate::support::Outlast;
-use crate::terminal_driver::{Pane, countdown};
+use crate::support::{Outlast, run_script_before};
+use crate::terminal_driver::{DEFAULT_SIZE, Pane, countdown};
 use assert_cmd::cargo::cargo_bin;
 use std::process::Command;
 
@@ -82,14 +82,29 @@ fn closed_terminal_ends_chat_and_wait_can_be_resumed() {
     pane.is_ready();
     pane.say("Say hello");
     pane.sees("Retrying (1/3) in ");
+    close_terminal(pane);
+    let pane = Pane::chat(&outlast, &["--continue"]);
+    pane.sees("Retrying (1/3) in ");
+}
+
+/// An idle chat draws nothing, so that no failed write tells it that the terminal is gone.
+#[test]
+fn closed_terminal_ends_idle_chat_that_ignores_hang_ups() {
+    let outlast = Outlast::new();
+    let chat = outlast.command(&["--model", "ok"]);
+    let pane = Pane::of(&run_script_before("trap '' HUP", &chat), DEFAULT_SIZE);
+    pane.is_ready();
+    close_terminal(pane);
+}
+
+/// Closes the terminal and waits for the end of its process.
+fn close_terminal(pane: Pane) {
     let process = pane.process();
     drop(pane);
     crate::mock_server::wait_for("an end", || {
         let state = std::fs::read_to_string(format!("/proc/{process}/stat"));
         state.map_or(true, |state| state.contains(") Z "))
     });
-    let pane = Pane::chat(&outlast, &["--continue"]);
-    pane.sees("Retrying (1/3) in ");
 }
 
 #[test]
