@@ -41,6 +41,13 @@ impl Device {
         Ok(Self { terminal })
     }
 
+    /// Clears the screen, so that the next frame is drawn whole.
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
+        // `Terminal::clear` asks the terminal for the position of the cursor and fails without a reply within 2 s.
+        let size = self.terminal.size()?;
+        self.terminal.resize(size.into())
+    }
+
     /// Returns the terminal to the shell until the user resumes the process.
     #[cfg(unix)]
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
@@ -51,7 +58,7 @@ impl Device {
         )?;
         // A second `Device` would restore the terminal when the first one is replaced.
         acquire_terminal()?;
-        self.terminal.clear()
+        self.clear()
     }
 
     #[cfg(not(unix))]

@@ -102,7 +102,7 @@ impl ChatScreen {
             match next {
                 Flow::Continue => {}
                 Flow::Quit => return Ok(None),
-                Flow::Redraw => self.device.terminal.clear()?,
+                Flow::Redraw => self.device.clear()?,
                 Flow::Suspend => self.device.suspend()?,
             }
         }

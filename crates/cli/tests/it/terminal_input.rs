@@ -1,5 +1,5 @@
-//! Input that arrives together with a resize or all at once. The test is the terminal: tmux leaves milliseconds
-//! between a key and a signal.
+//! Input that arrives together with a resize or all at once, and replies that do not arrive. The test is the terminal:
+//! tmux leaves milliseconds between a key and a signal, and replies to every query.
 
 use crate::support::{HANG_TIMEOUT, Outlast};
 use nix::pty::{Winsize, openpty};
@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{self, Receiver};
 
-/// A chat on a pseudo-terminal.
+/// A chat on a pseudo-terminal that never replies to a query.
 struct RawTerminal {
     chat: Child,
     keyboard: File,
@@ -115,5 +115,18 @@ fn long_input_without_bracketed_paste_arrives_whole() {
     let outlast = Outlast::new();
     let mut terminal = RawTerminal::chat(&outlast);
     terminal.write(&format!("{}Ω", "x".repeat(3000)));
+    terminal.sees("Ω");
+}
+
+#[test]
+fn redraw_needs_no_reply_from_terminal() {
+    const CTRL_L: &str = "\u{c}";
+    let outlast = Outlast::new();
+    let mut terminal = RawTerminal::chat(&outlast);
+    terminal.write("Ψ");
+    terminal.sees("Ψ");
+    terminal.write(CTRL_L);
+    terminal.sees("Ψ");
+    terminal.write("Ω");
     terminal.sees("Ω");
 }
