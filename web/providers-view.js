@@ -81,8 +81,8 @@ function gateRow(gate) {
     h(
       "div",
       { class: "fact-time" },
-      when("next try", gate.until, "being tried"),
-      h("span", { class: "quiet" }, `${waiting} in line`),
+      // Gateways before 0.2 have no sentence.
+      gate.state ? h("span", {}, line(gate.state, 200)) : h("span", { class: "quiet" }, `${waiting} wait`),
     ),
   );
 }

@@ -32,8 +32,11 @@ pub struct Account {
     pub max_in_flight: Option<u32>,
 }
 
-/// The accounts of one provider, in order of preference.
-pub struct Accounts {
+/// The accounts of one provider, in order of preference. Clones share them.
+#[derive(Clone)]
+pub struct Accounts(Arc<Inner>);
+
+struct Inner {
     list: Vec<Account>,
     shared_state: SharedState,
     clock: Arc<dyn Clock>,
@@ -64,13 +67,13 @@ pub enum AccountStatus {
 impl Accounts {
     /// Creates the accounts of a provider with the given shared state.
     pub fn new(list: Vec<Account>, shared_state: SharedState, clock: Arc<dyn Clock>) -> Self {
-        Self {
+        Self(Arc::new(Inner {
             list,
             shared_state,
             clock,
             keys: Mutex::default(),
             fetch_lock: tokio::sync::Mutex::default(),
-        }
+        }))
     }
 
     /// Selects the account for a call to the given model: the one in use while it is free, else a free one, else the
@@ -101,14 +104,15 @@ impl Accounts {
 
     /// Returns the account names, in order of preference.
     pub fn names(&self) -> Vec<&str> {
-        self.list
+        self.0
+            .list
             .iter()
             .map(|account| account.name.as_str())
             .collect()
     }
 
     fn best_account(&self, names: &[&str], in_use: Option<&str>, model: &str) -> Option<String> {
-        let (blocks, now) = (self.shared_state.blocks(), self.clock.now());
+        let (blocks, now) = (self.0.shared_state.blocks(), self.0.clock.now());
         let choice = choose(names, in_use, |name| blocks.active_block(name, model, now))?;
         let (Choice::Free(name) | Choice::Blocked(name, _)) = choice;
         Some(name.to_owned())
@@ -116,9 +120,10 @@ impl Accounts {
 
     /// Returns whether the account is blocked for the model.
     pub fn is_blocked(&self, name: &str, model: &str) -> bool {
-        self.shared_state
+        self.0
+            .shared_state
             .blocks()
-            .active_block(name, model, self.clock.now())
+            .active_block(name, model, self.0.clock.now())
             .is_some()
     }
 
@@ -133,14 +138,22 @@ impl Accounts {
         false
     }
 
+    /// Returns whether an account other than `name`, and not in `left`, is not blocked for the model; its key may not be
+    /// usable.
+    pub fn has_unblocked_sibling(&self, name: &str, left: &[String], model: &str) -> bool {
+        let is_new = |other: &&str| *other != name && !left.iter().any(|known| known == other);
+        let mut others = self.names().into_iter().filter(is_new);
+        others.any(|other| !self.is_blocked(other, model))
+    }
+
     /// Returns whether there is more than one account.
     pub fn has_multiple(&self) -> bool {
-        self.list.len() > 1
+        self.0.list.len() > 1
     }
 
     /// Returns the maximum number of concurrent calls of the account; `None` means no limit.
     pub fn max_in_flight(&self, name: &str) -> Option<u32> {
-        let account = self.list.iter().find(|account| account.name == name)?;
+        let account = self.0.list.iter().find(|account| account.name == name)?;
         account.max_in_flight
     }
 
@@ -157,23 +170,23 @@ impl Accounts {
         if refused && may_refresh && self.refresh_key(chosen).await {
             return AccountStatus::Renewed;
         }
-        let now = self.clock.now();
+        let now = self.0.clock.now();
         let Some(block) = Block::from_verdict(&chosen.name, model, &judged.verdict, now) else {
             return AccountStatus::Unchanged;
         };
-        self.shared_state.block(block.clone()).await;
+        self.0.shared_state.block(block.clone()).await;
         AccountStatus::Blocked(block)
     }
 
     /// Records that a call with the account, started at `begun`, succeeded.
     pub async fn record_success(&self, name: &str, model: &str, begun: Timestamp) {
-        self.shared_state.record_success(name, model, begun).await;
+        self.0.shared_state.record_success(name, model, begun).await;
     }
 
     /// Returns the verdict with all accounts considered: when every account is at its usage limit, the wait is for the
     /// first one that is free again.
     pub fn combined_verdict(&self, verdict: &Verdict, model: &str) -> Verdict {
-        let (blocks, now) = (self.shared_state.blocks(), self.clock.now());
+        let (blocks, now) = (self.0.shared_state.blocks(), self.0.clock.now());
         match choose(&self.names(), None, |name| {
             blocks.active_block(name, model, now)
         }) {
@@ -187,7 +200,7 @@ impl Accounts {
     }
 
     async fn key(&self, name: &str) -> Result<Credential, String> {
-        let known = self.keys.lock().get(name).cloned();
+        let known = self.0.keys.lock().get(name).cloned();
         match known {
             Some(key) => Ok(key),
             None => self.fetch(name).await,
@@ -195,18 +208,18 @@ impl Accounts {
     }
 
     async fn fetch(&self, name: &str) -> Result<Credential, String> {
-        let Some(account) = self.list.iter().find(|account| account.name == name) else {
+        let Some(account) = self.0.list.iter().find(|account| account.name == name) else {
             return Err("there is no such account".to_owned());
         };
         let key = account.source.fetch().await?;
-        self.keys.lock().insert(name.to_owned(), key.clone());
+        self.0.keys.lock().insert(name.to_owned(), key.clone());
         Ok(key)
     }
 
     /// Returns whether a refused key has been replaced. Of many concurrent callers, one fetches the new key.
     async fn refresh_key(&self, chosen: &SelectedAccount) -> bool {
-        let _one = self.fetch_lock.lock().await;
-        let known = self.keys.lock().get(&chosen.name).cloned();
+        let _one = self.0.fetch_lock.lock().await;
+        let known = self.0.keys.lock().get(&chosen.name).cloned();
         if known.is_some_and(|key| !key.is_same(&chosen.credential)) {
             return true;
         }

@@ -1,457 +1,437 @@
-//! The desk: many calls of one process before the gates that they share with other processes.
+//! Admission: the requests of this process before the gates that they share with other processes.
 //!
-//! However many wait, one of them speaks for all at the gate, so that a held call costs neither a timer nor an access to
-//! the store. First come, first served, by when their trouble began.
+//! Each gate has one kernel queue (`ProcessQueue`) here, and one task while something is due: it starts requests when their
+//! time has come and exchanges news with the store. A waiting request costs an entry in that queue, no timer and no access
+//! to the store. Without a store, the gate is this process's own.
 //!
-//! Invariants: a call is made with an admission, and what came of it is reported once: said, or given up when it is
-//! dropped. Whoever drops its place has left the line.
-//! Not here: the rules (see the kernel's `gate`) and what other processes know (see `shared_state`).
+//! Invariants: a call is made with a pass, and its result is reported once; a dropped request leaves the queue and counts
+//! as given up. Not here: the rules (see the kernel's `gate`), one request (see `request`), the connection to the store (see
+//! `shared_state`).
+
+mod request;
+
+pub use request::GateRequest;
 
 use crate::Clock;
-use crate::shared_state::{Report, SharedState, affects_other_callers};
+use crate::shared_state::GateLink;
 use outlast_kernel::Timestamp;
-use outlast_kernel::failure::ClassifiedFailure;
-use outlast_kernel::gate::{GateReply, Pass, Waiter, WaiterId};
-use outlast_kernel::verdict::{Authority, Class};
+use outlast_kernel::gate::{
+    Action, Gate, Grant, Mode, Pass, ProcessQueue, RequestId, Sync, SyncReply,
+};
+use outlast_kernel::verdict::Cause;
+use outlast_store::GateSnapshot;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
-use std::pin::Pin;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::AtomicU64;
+use std::task::Waker;
 use std::time::Duration;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Notify, watch};
 
-/// How often the holder of a probe shows that it lives: well within its lease.
-const LEASE_RENEW_INTERVAL: Duration = Duration::from_secs(20);
-/// One that takes longer than this shows nothing: the next may try.
-const MAX_RENEWALS: u32 = 2;
+/// Maximum number of exchanges of a gate of this process alone at one moment.
+const MAX_ROUNDS: u32 = 64;
+/// More gates than this are forgotten as soon as nothing is under way at them.
+const MAX_IDLE_GATES: usize = 1024;
+/// A gate is shown as failing for this long after the last failure.
+const RECENT_FAILURE: Duration = Duration::from_secs(60);
+/// The share of failures is shown from this number of calls on.
+const MIN_SHOWN_CALLS: f64 = 10.0;
+/// While a queue moves, its waiting requests learn of new times this often.
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The desk of a process. Clones share it.
-#[derive(Clone)]
-pub struct Admission(Arc<Inner>);
-
-struct Inner {
-    shared_state: SharedState,
+/// The requests of a process before all gates.
+pub(crate) struct Admission {
     clock: Arc<dyn Clock>,
-    /// What tells our speakers from those of other processes.
-    process_id: String,
-    queues: Mutex<HashMap<Arc<str>, Queue>>,
-    /// How many places were given so far, over all lines: no two are the same.
-    positions_issued: AtomicU64,
-    /// Before an account's seats, those of this process stand in line among themselves.
-    permit_semaphores: Mutex<HashMap<String, Arc<Semaphore>>>,
+    link: GateLink,
+    gates: Mutex<HashMap<Arc<str>, Arc<GateHost>>>,
+    requests: AtomicU64,
 }
 
-/// Who waits before one gate, in order of when their trouble began.
+/// One gate as this process sees it.
+pub(crate) struct GateHost {
+    key: Arc<str>,
+    clock: Arc<dyn Clock>,
+    link: GateLink,
+    state: Mutex<HostState>,
+    /// Wakes the task when something is due earlier than it knows.
+    earlier: Notify,
+    /// Counts the changes that move the times of waiting requests.
+    changes: watch::Sender<u64>,
+}
+
+struct HostState {
+    queue: ProcessQueue,
+    /// Requests that wait for their pass.
+    slots: HashMap<RequestId, PassSlot>,
+    exchange: Option<Sync>,
+    is_exchanging: bool,
+    /// Whether the store does not know what this process has learned without it.
+    is_detached: bool,
+    has_task: bool,
+    sleeps_until: Timestamp,
+    cause: Option<Cause>,
+    /// Whether the store does not know that cause yet.
+    is_cause_new: bool,
+    processes: u32,
+    recent: RecentCalls,
+    /// What waiting requests were told last, and when.
+    told: (StartFactors, Timestamp),
+}
+
+/// What the times of waiting requests depend on.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct StartFactors {
+    mode: Option<Mode>,
+    probe_at: Option<Timestamp>,
+    shortened_sleeps: u64,
+}
+
+impl StartFactors {
+    fn of(queue: &ProcessQueue) -> Self {
+        let gate = queue.gate();
+        Self {
+            mode: Some(gate.mode()),
+            probe_at: gate.outage().map(|(_, probe_at)| probe_at),
+            shortened_sleeps: queue.shortened_sleeps(),
+        }
+    }
+}
+
 #[derive(Default)]
-struct Queue {
-    waiters: BTreeMap<QueueKey, oneshot::Sender<Ticket>>,
-    /// Wakes the speaker, while there is one.
-    worker: Option<Arc<Notify>>,
-    /// When the gate will be asked next.
-    next_attempt: Option<Timestamp>,
-}
-
-type QueueKey = (Timestamp, u64);
-
-/// The right to make one call.
-pub struct Ticket {
-    admission: Admission,
-    gate: Arc<str>,
+struct PassSlot {
     pass: Option<Pass>,
-    /// Shows that the holder of a probe lives.
-    renewal_task: Option<tokio::task::AbortHandle>,
+    waker: Option<Waker>,
 }
 
-/// A place in line; a future that is ready when the call may be made.
-pub struct QueuePosition {
-    admission: Admission,
-    gate: Arc<str>,
-    key: QueueKey,
-    ticket: oneshot::Receiver<Ticket>,
+/// What is known of a gate, for people.
+#[derive(Clone, Debug)]
+pub struct GateView {
+    /// The gate.
+    pub gate: Gate,
+    /// The cause of the last failure.
+    pub cause: Option<Cause>,
+    /// The number of requests of this process that wait for the gate.
+    pub waiting: u32,
+    /// The share of the late calls of this process that failed; `None` if there was no failure lately.
+    pub failed_share: Option<f64>,
+}
+
+/// The late calls of this process while everybody may call, for people only.
+#[derive(Clone, Copy, Default)]
+struct RecentCalls {
+    calls: f64,
+    failed: f64,
+    last_failed: Option<Timestamp>,
+}
+
+impl RecentCalls {
+    /// Counts a call. The older a call is, the less it counts.
+    fn count(&mut self, has_failed: bool, now: Timestamp) {
+        const KEPT: f64 = 1.0 - 1.0 / 256.0;
+        self.calls = self.calls * KEPT + 1.0;
+        self.failed = self.failed * KEPT + f64::from(u8::from(has_failed));
+        if has_failed {
+            self.last_failed = Some(now);
+        }
+    }
+
+    fn failed_share(&self, now: Timestamp) -> Option<f64> {
+        let is_late = |failed: Timestamp| now.since(failed) <= RECENT_FAILURE;
+        let is_failing = self.last_failed.is_some_and(is_late) && self.calls >= MIN_SHOWN_CALLS;
+        is_failing.then(|| self.failed / self.calls)
+    }
 }
 
 impl Admission {
-    /// A desk that asks the gates of that knowledge.
-    pub fn new(shared_state: SharedState, clock: Arc<dyn Clock>) -> Self {
-        Self(Arc::new(Inner {
-            shared_state,
+    pub(crate) fn new(clock: Arc<dyn Clock>, link: GateLink) -> Self {
+        Self {
             clock,
-            process_id: uuid::Uuid::now_v7().to_string(),
-            queues: Mutex::default(),
-            positions_issued: AtomicU64::new(0),
-            permit_semaphores: Mutex::default(),
-        }))
-    }
-
-    /// What this desk knows.
-    pub fn shared_state(&self) -> &SharedState {
-        &self.0.shared_state
-    }
-
-    /// The right to make a call now, where nobody waits; else the place to wait at.
-    pub fn try_admit(&self, gate: &Arc<str>, since: Timestamp) -> Result<Ticket, QueuePosition> {
-        if self.0.queues.lock().contains_key(gate) {
-            return Err(self.enqueue(gate, since));
-        }
-        match self.0.shared_state.pass_if_closed(gate) {
-            Some(pass) => Ok(self.ticket(gate, pass)),
-            None => Err(self.enqueue(gate, since)),
+            link,
+            gates: Mutex::default(),
+            requests: AtomicU64::new(0),
         }
     }
 
-    /// A place in line for a call whose trouble began then.
-    pub fn enqueue(&self, gate: &Arc<str>, since: Timestamp) -> QueuePosition {
-        let (sender, ticket) = oneshot::channel();
-        let mut lines = self.0.queues.lock();
-        let line = lines.entry(Arc::clone(gate)).or_default();
-        let number = self.0.positions_issued.fetch_add(1, Ordering::Relaxed);
-        let key = (since, number);
-        line.waiters.insert(key, sender);
-        if line.worker.is_none() {
-            let notify = Arc::new(Notify::new());
-            line.worker = Some(Arc::clone(&notify));
-            let speaker = QueueWorker {
-                admission: self.clone(),
-                gate: Arc::clone(gate),
-                since,
-                notify,
-                waiter_id: format!("{}/{number}", self.0.process_id),
-            };
-            tokio::spawn(speaker.run());
+    fn host(&self, key: &str) -> Arc<GateHost> {
+        let mut gates = self.gates.lock();
+        if let Some(host) = gates.get(key) {
+            return Arc::clone(host);
         }
-        drop(lines);
-        QueuePosition {
-            admission: self.clone(),
-            gate: Arc::clone(gate),
+        if gates.len() >= MAX_IDLE_GATES {
+            gates.retain(|_, host| Arc::strong_count(host) > 1 || !host.is_idle());
+        }
+        let key: Arc<str> = key.into();
+        let is_shared = self.link.is_connected();
+        let gate = self.link.known_gate(&key).unwrap_or_default();
+        let host = Arc::new(GateHost::new(Arc::clone(&key), self, gate, is_shared));
+        gates.insert(key, Arc::clone(&host));
+        host
+    }
+
+    fn hosts(&self) -> Vec<Arc<GateHost>> {
+        self.gates.lock().values().cloned().collect()
+    }
+
+    /// Takes over gates as the store has them.
+    pub(crate) fn observe(&self, gates: &HashMap<String, GateSnapshot>) {
+        for host in self.hosts() {
+            if let Some(known) = gates.get(&*host.key) {
+                host.observe(&known.gate);
+            }
+        }
+    }
+
+    /// The store is there again: every gate exchanges news with it.
+    pub(crate) fn rejoin(&self) {
+        for host in self.hosts() {
+            host.update(|state, now| state.queue.rejoin(now));
+        }
+    }
+
+    /// Forgets everything that is known of the gates with these keys, and returns the keys.
+    pub(crate) fn forget(&self, is_meant: impl Fn(&str) -> bool) -> Vec<String> {
+        let meant = self.hosts().into_iter().filter(|host| is_meant(&host.key));
+        let forgotten = meant.map(|host| {
+            host.update(|state, now| {
+                let forgotten = state.queue.gate().forgotten();
+                state.queue.observe(forgotten, now);
+            });
+            host.key.to_string()
+        });
+        forgotten.collect()
+    }
+
+    /// Returns the gates of this process, in no order.
+    pub(crate) fn views(&self) -> Vec<(Arc<str>, GateView)> {
+        let hosts = self.hosts();
+        let views = hosts
+            .iter()
+            .map(|host| (Arc::clone(&host.key), host.view()));
+        views.collect()
+    }
+}
+
+// --- One gate ---
+
+impl GateHost {
+    fn new(key: Arc<str>, admission: &Admission, gate: Gate, is_shared: bool) -> Self {
+        let told = (StartFactors::default(), Timestamp::default());
+        Self {
             key,
-            ticket,
+            clock: Arc::clone(&admission.clock),
+            link: admission.link.clone(),
+            state: Mutex::new(HostState {
+                queue: ProcessQueue::new(gate, is_shared),
+                slots: HashMap::new(),
+                exchange: None,
+                is_exchanging: false,
+                is_detached: !is_shared,
+                has_task: false,
+                sleeps_until: Timestamp::default(),
+                cause: None,
+                is_cause_new: false,
+                processes: 1,
+                recent: RecentCalls::default(),
+                told,
+            }),
+            earlier: Notify::new(),
+            changes: watch::Sender::new(0),
         }
     }
 
-    /// The provider answered a call that had not asked.
-    pub async fn report_success(&self, gate: &str) {
-        self.0.shared_state.report(gate, Report::Recovered).await;
+    fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.queue.is_idle() && state.queue.gate().mode() == Mode::Flowing
     }
 
-    /// When the first in line will be let through or try, as far as that is known.
-    pub fn next_attempt(&self, gate: &str) -> Option<Timestamp> {
-        self.0.queues.lock().get(gate)?.next_attempt
-    }
-
-    fn ticket(&self, gate: &Arc<str>, pass: Pass) -> Ticket {
-        Ticket {
-            admission: self.clone(),
-            gate: Arc::clone(gate),
-            pass: Some(pass),
-            renewal_task: None,
+    fn view(&self) -> GateView {
+        let state = self.state.lock();
+        GateView {
+            gate: state.queue.gate().clone(),
+            cause: state.cause,
+            waiting: state.queue.ready_count(),
+            failed_share: state.recent.failed_share(self.clock.now()),
         }
     }
 
-    fn probe_ticket(&self, gate: &Arc<str>, pass: Pass) -> Ticket {
-        let (inner, name) = (Arc::clone(&self.0), Arc::clone(gate));
-        let renewing = tokio::spawn(async move {
-            for _ in 0..MAX_RENEWALS {
-                inner.sleep(LEASE_RENEW_INTERVAL).await;
-                inner.shared_state.report(&name, Report::Alive(pass)).await;
+    /// Changes the queue, and carries out everything that is due.
+    fn update<R>(self: &Arc<Self>, change: impl FnOnce(&mut HostState, Timestamp) -> R) -> R {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let result = change(&mut state, now);
+        self.carry_out(&mut state, now);
+        result
+    }
+
+    fn carry_out(self: &Arc<Self>, state: &mut HostState, now: Timestamp) {
+        for _ in 0..MAX_ROUNDS {
+            let actions = state.queue.poll(now);
+            if actions.is_empty() {
+                break;
             }
-        });
-        let mut admission = self.ticket(gate, pass);
-        admission.renewal_task = Some(renewing.abort_handle());
-        admission
-    }
-}
-
-impl Inner {
-    async fn sleep(&self, time: Duration) {
-        self.clock.sleep_until(self.clock.now() + time).await;
-    }
-}
-
-// --- seats ---
-
-/// How often a seat is asked for while all are taken.
-const PERMIT_POLL_INTERVAL: Duration = Duration::from_secs(1);
-
-/// One of the calls that an account may have under way; given back when it is dropped.
-pub struct Permit {
-    admission: Admission,
-    account: String,
-    holder: String,
-    renewal_task: tokio::task::AbortHandle,
-    _semaphore_permit: Option<OwnedSemaphorePermit>,
-}
-
-impl Admission {
-    /// Takes one of an account's seats, as soon as one is free. Those of this process come in order.
-    pub async fn acquire_permit(&self, account: &str, most: u32) -> Permit {
-        let line = {
-            let mut seats = self.0.permit_semaphores.lock();
-            let all = usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS);
-            let new = || Arc::new(Semaphore::new(all.min(Semaphore::MAX_PERMITS)));
-            Arc::clone(seats.entry(account.to_owned()).or_insert_with(new))
-        };
-        // It is never closed.
-        let place = line.acquire_owned().await.ok();
-        let holder = uuid::Uuid::now_v7().to_string();
-        while !self
-            .0
-            .shared_state
-            .acquire_permit(account, &holder, most)
-            .await
-        {
-            self.0.sleep(PERMIT_POLL_INTERVAL).await;
+            state.perform(actions, now);
         }
-        let (inner, name) = (Arc::clone(&self.0), holder.clone());
-        let of = account.to_owned();
-        let renewing = tokio::spawn(async move {
-            loop {
-                inner.sleep(LEASE_RENEW_INTERVAL).await;
-                inner.shared_state.acquire_permit(&of, &name, most).await;
-            }
-        });
-        Permit {
-            admission: self.clone(),
-            account: account.to_owned(),
-            holder,
-            renewal_task: renewing.abort_handle(),
-            _semaphore_permit: place,
-        }
-    }
-}
-
-impl Permit {
-    /// Whether it is one of that account's.
-    pub fn belongs_to(&self, account: &str) -> bool {
-        self.account == account
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.renewal_task.abort();
-        let (inner, holder) = (
-            Arc::clone(&self.admission.0),
-            std::mem::take(&mut self.holder),
-        );
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { inner.shared_state.release_permit(&holder).await });
-        }
-    }
-}
-
-// --- the one who speaks for all ---
-
-struct QueueWorker {
-    admission: Admission,
-    gate: Arc<str>,
-    since: Timestamp,
-    notify: Arc<Notify>,
-    /// No two speakers have the same: one may end while the next begins.
-    waiter_id: String,
-}
-
-impl QueueWorker {
-    /// Asks the gate for those in line, one after the other, until nobody is left.
-    async fn run(self) {
-        let mut changes = self.admission.0.shared_state.changes();
-        let mut asked: Option<Waiter> = None;
-        loop {
-            changes.mark_unchanged();
-            let Some(waiter) = self.waiter_for_queue() else {
-                // Nobody may stand behind those who have left.
-                if let Some(last) = asked {
-                    self.admission
-                        .0
-                        .shared_state
-                        .leave_queue(&self.gate, &last)
-                        .await;
-                }
-                return;
-            };
-            asked = Some(waiter.clone());
-            match self
-                .admission
-                .0
-                .shared_state
-                .request_pass(&self.gate, &waiter)
-                .await
-            {
-                GateReply::Proceed(pass) => {
-                    self.admit_first(self.admission.ticket(&self.gate, pass))
-                }
-                GateReply::Probe(pass) => {
-                    self.admit_first(self.admission.probe_ticket(&self.gate, pass))
-                }
-                GateReply::Hold(until) => {
-                    self.set_next_attempt(until);
-                    tokio::select! {
-                        () = self.admission.0.clock.sleep_until(until) => {}
-                        _ = changes.changed() => {}
-                        () = self.notify.notified() => self.leave_gate_if_empty(&waiter).await,
-                    }
-                }
-                // A speaker has no deadline.
-                GateReply::DeadlineExceeded => return,
-            }
-        }
-    }
-
-    /// Who stands before the gate for all; `None` when nobody waits, and then there is no speaker any more.
-    fn waiter_for_queue(&self) -> Option<Waiter> {
-        let mut lines = self.admission.0.queues.lock();
-        let line = lines.get_mut(&self.gate)?;
-        let Ok(crowd) = u32::try_from(line.waiters.len()) else {
-            return None;
-        };
-        if crowd == 0 {
-            lines.remove(&self.gate);
-            return None;
-        }
-        Some(Waiter {
-            id: WaiterId(self.waiter_id.clone()),
-            since: self.since,
-            own_wake: self.admission.0.clock.now(),
-            deadline: None,
-            batch: Some(crowd),
-        })
-    }
-
-    /// The first in line may call; when all have left, nobody does.
-    fn admit_first(&self, admission: Ticket) {
-        let mut admission = admission;
-        loop {
-            let first = {
-                let mut lines = self.admission.0.queues.lock();
-                lines
-                    .get_mut(&self.gate)
-                    .and_then(|line| line.waiters.pop_first())
-            };
-            let Some((_, first)) = first else { return };
-            match first.send(admission) {
-                Ok(()) => return,
-                Err(returned) => admission = returned,
-            }
-        }
-    }
-
-    fn set_next_attempt(&self, until: Timestamp) {
-        if let Some(line) = self.admission.0.queues.lock().get_mut(&self.gate) {
-            line.next_attempt = Some(until);
-        }
-    }
-
-    async fn leave_gate_if_empty(&self, waiter: &Waiter) {
-        let is_empty = {
-            let lines = self.admission.0.queues.lock();
-            lines
-                .get(&self.gate)
-                .is_none_or(|line| line.waiters.is_empty())
-        };
-        if is_empty {
-            self.admission
-                .0
-                .shared_state
-                .leave_queue(&self.gate, waiter)
-                .await;
-        }
-    }
-}
-
-// --- a place in line ---
-
-impl Future for QueuePosition {
-    type Output = Ticket;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Ticket> {
-        match Pin::new(&mut self.ticket).poll(context) {
-            Poll::Ready(Ok(admission)) => Poll::Ready(admission),
-            // The speaker is gone only when the runtime is: nobody is let through any more.
-            Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
-impl QueuePosition {
-    /// When the gate will be asked next for those in line.
-    pub fn next_attempt(&self) -> Option<Timestamp> {
-        self.admission.next_attempt(&self.gate)
-    }
-}
-
-impl Drop for QueuePosition {
-    fn drop(&mut self) {
-        let mut lines = self.admission.0.queues.lock();
-        let Some(line) = lines.get_mut(&self.gate) else {
+        self.tell_waiting(state, now);
+        // Without a runtime nobody waits any more.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        line.waiters.remove(&self.key);
-        if let (true, Some(speaker)) = (line.waiters.is_empty(), &line.worker) {
-            speaker.notify_one();
+        if let Some(sync) = state.exchange.take() {
+            state.is_exchanging = true;
+            runtime.spawn(Arc::clone(self).exchange(sync));
         }
-    }
-}
-
-// --- what came of a call ---
-
-impl Ticket {
-    /// The provider took the call; everyone may know.
-    pub async fn report_success(mut self) {
-        if let Some(pass) = self.pass.take() {
-            let succeeded = Report::Succeeded(pass);
-            self.admission
-                .0
-                .shared_state
-                .report(&self.gate, succeeded)
-                .await;
-        }
-    }
-
-    /// The call failed.
-    pub async fn report_failure(mut self, judged: &ClassifiedFailure) {
-        let Some(pass) = self.pass.take() else { return };
-        let class = judged.verdict.class();
-        let is_probe = self.renewal_task.is_some();
-        let is_transient = class == Class::Transient;
-        let report = if affects_other_callers(judged.verdict.cause) || (is_probe && is_transient) {
-            let hint = judged.verdict.hint.as_ref();
-            let stated = hint.filter(|hint| hint.authority == Authority::Stated);
-            Report::Failed {
-                pass,
-                cause: judged.verdict.cause,
-                stated: stated.map(|hint| hint.not_before),
-                waiter: None,
-            }
-        } else if matches!(class, Class::Transient | Class::Canceled) {
-            Report::Abandoned(pass)
-        } else {
-            // Whatever was wrong with it, the provider was there.
-            Report::Succeeded(pass)
+        let Some(next) = state.queue.next_wake() else {
+            return;
         };
-        self.admission
-            .0
-            .shared_state
-            .report(&self.gate, report)
-            .await;
+        if !state.has_task {
+            (state.has_task, state.sleeps_until) = (true, next);
+            runtime.spawn(Arc::clone(self).run());
+        } else if next < state.sleeps_until {
+            state.sleeps_until = next;
+            self.earlier.notify_one();
+        }
+    }
+
+    /// Tells waiting requests that their times have moved.
+    fn tell_waiting(&self, state: &mut HostState, now: Timestamp) {
+        let news = StartFactors::of(&state.queue);
+        let (told, told_at) = state.told;
+        let moves = news.mode == Some(Mode::Paced) && now.since(told_at) >= ANNOUNCE_INTERVAL;
+        if told != news || moves {
+            state.told = (news, now);
+            self.changes
+                .send_modify(|count| *count = count.wrapping_add(1));
+        }
+    }
+
+    /// Takes over the gate as the store has it, unless this process has seen a newer one.
+    fn observe(self: &Arc<Self>, gate: &Gate) {
+        self.update(|state, now| {
+            let is_known = gate.version() < state.queue.gate().version();
+            if state.queue.is_shared() && !state.is_exchanging && !is_known {
+                state.queue.observe(gate.clone(), now);
+            }
+        });
+    }
+
+    /// Sleeps until something is due, again and again, until nothing is left to do.
+    async fn run(self: Arc<Self>) {
+        loop {
+            let wake = {
+                let now = self.clock.now();
+                let mut state = self.state.lock();
+                self.carry_out(&mut state, now);
+                let Some(wake) = state.queue.next_wake() else {
+                    state.has_task = false;
+                    return;
+                };
+                state.sleeps_until = wake;
+                wake
+            };
+            tokio::select! {
+                () = self.clock.sleep_until(wake) => {}
+                () = self.earlier.notified() => {}
+            }
+        }
+    }
+
+    /// Exchanges news with the store; without it, the process goes on with a gate of its own.
+    async fn exchange(self: Arc<Self>, sync: Sync) {
+        let (cause, own_gate) = {
+            let mut state = self.state.lock();
+            let is_new = std::mem::take(&mut state.is_cause_new);
+            let own_gate = state.is_detached.then(|| state.queue.gate().clone());
+            (state.cause.filter(|_| is_new), own_gate)
+        };
+        let news = sync.clone();
+        let exchanged = self.link.exchange(&self.key, news, cause, own_gate).await;
+        self.update(|state, now| {
+            state.is_exchanging = false;
+            state.is_detached = exchanged.is_none();
+            let reply = match exchanged {
+                Some((reply, processes)) => {
+                    state.processes = processes;
+                    reply
+                }
+                None => {
+                    // The process's own gate takes the news, and brings it along when the store is there again.
+                    state.is_cause_new |= cause.is_some();
+                    let mut gate = state.queue.gate().clone();
+                    // The others' part is given up once, however often the store fails to come back.
+                    gate.detach(std::mem::replace(&mut state.processes, 1));
+                    state.queue.set_shared(false);
+                    let grant = gate.sync(&sync.report, &sync.queue, now);
+                    local_reply(gate, grant)
+                }
+            };
+            let actions = state.queue.synced(reply, now);
+            state.perform(actions, now);
+        });
     }
 }
 
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        if let Some(renewing) = self.renewal_task.take() {
-            renewing.abort();
+impl HostState {
+    fn count_recent(&mut self, has_failed: bool, now: Timestamp) {
+        if self.queue.gate().mode() == Mode::Flowing {
+            self.recent.count(has_failed, now);
         }
-        if let Some(pass) = self.pass.take() {
-            let (inner, gate) = (Arc::clone(&self.admission.0), Arc::clone(&self.gate));
-            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                runtime.spawn(async move {
-                    inner
-                        .shared_state
-                        .report(&gate, Report::Abandoned(pass))
-                        .await;
-                });
+    }
+
+    fn perform(&mut self, actions: Vec<Action>, now: Timestamp) {
+        for action in actions {
+            match action {
+                Action::Start(id, pass) => {
+                    let slot = self.slots.entry(id).or_default();
+                    slot.pass = Some(pass);
+                    if let Some(waker) = slot.waker.take() {
+                        waker.wake();
+                    }
+                }
+                Action::Sync(sync) if self.queue.is_shared() => self.exchange = Some(*sync),
+                Action::Sync(sync) => {
+                    let mut gate = self.queue.gate().clone();
+                    let grant = gate.sync(&sync.report, &sync.queue, now);
+                    let actions = self.queue.synced(local_reply(gate, grant), now);
+                    self.perform(actions, now);
+                }
             }
         }
+    }
+}
+
+const fn local_reply(gate: Gate, grant: Option<Grant>) -> SyncReply {
+    SyncReply {
+        gate,
+        grant,
+        fleet_oldest: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::TimerClock;
+    use crate::shared_state::SharedState;
+    use outlast_kernel::verdict::{Scope, Verdict};
+
+    #[tokio::test(start_paused = true)]
+    async fn gate_with_some_failures_is_shown_for_a_minute() {
+        let clock = Arc::new(TimerClock::new(Timestamp::from_millis(1_000_000)));
+        let shared_state = SharedState::process_local(clock.clone());
+        for number in 0..100 {
+            let mut request = shared_state.request("p@/a/m", clock.now());
+            assert!(request.enter());
+            request.begin();
+            match number % 10 {
+                5 => request.failed(&Verdict::new(Cause::Overloaded, Scope::Provider)),
+                _ => request.succeeded(),
+            }
+        }
+        let shown = shared_state.failing_gates();
+        let summaries: Vec<&str> = shown.iter().map(|gate| gate.summary.as_str()).collect();
+        assert_eq!(summaries, ["10 % of calls fail; not waiting for others"]);
+        assert!(shared_state.open_gates().is_empty());
+        clock.sleep_until(clock.now() + RECENT_FAILURE * 2).await;
+        assert!(shared_state.failing_gates().is_empty());
     }
 }

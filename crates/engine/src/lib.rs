@@ -8,11 +8,13 @@
 
 pub mod accounts;
 pub mod admission;
+pub mod attempt;
 pub mod clock;
 pub mod compaction;
 pub mod credential;
 pub mod inbox;
 pub mod journal;
+mod permits;
 pub mod provider;
 pub mod shared_state;
 pub mod strategy;

@@ -1,29 +1,28 @@
-//! What is known of providers and accounts: shared with every process through the store, or, without it, within this
-//! one.
+//! The state that is shared with every process through the store, or, without it, within this one: gates, blocks on
+//! accounts, and permits.
 //!
-//! Invariants: the store never stops a call. Whatever it does (missing, locked, damaged, read-only, full), work goes on
-//! in memory, it is said once, and the store is joined again when it can be. Without a failure on record, asking costs
-//! no access to the store.
-//! Not here: the rules (see the kernel's `gate` and `account`) and the file (see the store).
-//! Long because gates, accounts and permits share one lock; the next rules of the gate split it.
+//! Invariants: the store never stops a call. Whatever happens to it (missing, locked, damaged, read-only, full), work
+//! continues in memory, the user is told once, and the process joins the store again when it can. While no failure is
+//! known, asking costs no access to the store.
+//! Not here: the rules (see the kernel's `gate` and `account`), the queues before the gates (see `admission`), the file
+//! (see the store).
 
 mod poller;
 
 use crate::Clock;
+use crate::admission::Admission;
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::{Block, Blocks};
-use outlast_kernel::gate::{Gate, GateReply, Pass, Waiter, WaiterId};
+use outlast_kernel::gate::{Gate, Mode, SyncReply, gate_key_account};
 use outlast_kernel::verdict::Cause;
-use outlast_store::{Error, GateSnapshot, PermitReply, PermitRequest, Store};
+use outlast_store::{Error, GateExchange, GateSnapshot, PermitReply, PermitRequest, Store};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::watch;
-
-pub use outlast_kernel::gate::Report;
+use tokio::sync::{Semaphore, watch};
 
 /// How long the store may take for one answer before work goes on without it.
 const STORE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -45,17 +44,21 @@ pub enum StoreEvent {
     },
 }
 
-/// A gate at which something is wrong, as it is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A gate as it is shown.
+#[derive(Clone, Debug)]
 pub struct OpenGate {
-    /// Its name.
+    /// Its key.
     pub name: String,
-    /// What went wrong last.
+    /// The cause of the last failure.
     pub cause: Option<Cause>,
-    /// Until when the provider said not to come; it may be over.
-    pub stated_end: Timestamp,
-    /// How many wait before it, over all processes.
+    /// The gate.
+    pub gate: Gate,
+    /// The number of requests that wait before it, over all processes.
     pub waiting: u64,
+    /// The share of the late calls of this process that failed; `None` if there was no failure lately.
+    pub failed_share: Option<f64>,
+    /// Its state in one sentence.
+    pub summary: String,
 }
 
 /// Who is told.
@@ -70,15 +73,16 @@ struct Inner {
     path: Option<PathBuf>,
     listener: Listener,
     store: Mutex<StoreLink>,
-    /// What the store had when it was last read; without a store, all that there is.
+    /// Names this process among those that share the store.
+    process: String,
+    admission: Admission,
+    /// The gates as the store had them when it was last read.
     gates: Mutex<HashMap<String, GateSnapshot>>,
     blocks: Mutex<Blocks>,
-    /// Who waits in this process, to be renewed in the store.
-    waiters: Mutex<HashMap<String, Vec<Waiter>>>,
-    /// Calls that were accepted while nothing was wrong, and have not been told of.
-    unreported_successes: Mutex<HashMap<String, u32>>,
-    /// Calls under way, by holder, where there is no store to count them.
+    /// Calls in flight, by holder, where there is no store to count them.
     permits: Mutex<HashMap<String, String>>,
+    /// The requests of this process that wait for a permit, by account and limit.
+    permit_semaphores: Mutex<HashMap<(String, u32), Arc<Semaphore>>>,
     changed: watch::Sender<u64>,
     /// How often this process itself has changed what it knows: what was read from the store before is older.
     local_changes: AtomicU64,
@@ -109,16 +113,17 @@ impl SharedState {
     }
 
     fn new(clock: Arc<dyn Clock>, path: Option<PathBuf>, listener: Listener) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new_cyclic(|weak| Inner {
+            admission: Admission::new(Arc::clone(&clock), GateLink(Weak::clone(weak))),
             clock,
             path,
             listener,
             store: Mutex::new(StoreLink::Disconnected { damaged: false }),
+            process: uuid::Uuid::now_v7().to_string(),
             gates: Mutex::default(),
             blocks: Mutex::default(),
-            waiters: Mutex::default(),
-            unreported_successes: Mutex::default(),
             permits: Mutex::default(),
+            permit_semaphores: Mutex::default(),
             changed: watch::Sender::new(0),
             local_changes: AtomicU64::new(0),
             needs_reload: AtomicBool::new(false),
@@ -126,9 +131,12 @@ impl SharedState {
         }))
     }
 
-    /// Whether others are there that nothing is known of, because the store is gone.
-    pub fn is_store_unavailable(&self) -> bool {
-        self.0.path.is_some() && self.0.store().is_none()
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.0.admission
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.clock
     }
 
     /// Follows changes: whoever waits looks again when this says so.
@@ -137,178 +145,106 @@ impl SharedState {
     }
 }
 
-// --- gates ---
+// --- Gates ---
 
 impl SharedState {
-    /// Asks the gate of that name to make a call.
-    pub async fn request_pass(&self, gate: &str, waiter: &Waiter) -> GateReply {
-        let now = self.0.clock.now();
-        if let Some(answer) = self.answer_if_closed(gate, waiter, now) {
-            // Who waited until it was over waits no more.
-            self.leave_queue(gate, waiter).await;
-            return answer;
-        }
-        if let Some(store) = self.0.store() {
-            let asked = store.request_pass(gate, waiter.clone(), now);
-            if let Some((answer, state)) = self.0.try_store(asked).await {
-                self.0.update_gate(gate, |scene| {
-                    scene.gate = state;
-                    match answer {
-                        GateReply::Hold(_) => scene.queue.join(waiter.clone()),
-                        GateReply::DeadlineExceeded => scene.queue.leave(waiter),
-                        GateReply::Proceed(_) | GateReply::Probe(_) => scene.queue.admit(waiter),
-                    }
-                });
-                self.0.track_waiter_after(gate, waiter, answer);
-                return answer;
-            }
-        }
-        let answer = self.0.update_gate(gate, |scene| {
-            let GateSnapshot { gate, queue, .. } = scene;
-            queue.request_pass(gate, waiter.clone(), now)
-        });
-        self.0.track_waiter_after(gate, waiter, answer);
-        answer
-    }
-
-    /// The right to make a call, if nothing is wrong at that gate; costs no access to the store.
-    pub fn pass_if_closed(&self, gate: &str) -> Option<Pass> {
-        match self.0.gates.lock().get(gate) {
-            Some(scene) => scene.gate.pass_if_closed(),
-            None => Gate::default().pass_if_closed(),
-        }
-    }
-
-    /// Where nothing is wrong there is nothing to ask.
-    fn answer_if_closed(&self, gate: &str, waiter: &Waiter, now: Timestamp) -> Option<GateReply> {
-        let late = waiter.deadline.is_some_and(|deadline| now >= deadline);
-        let scenes = self.0.gates.lock();
-        match scenes.get(gate) {
-            _ if late => None,
-            Some(scene) if !scene.gate.is_closed() => None,
-            Some(scene) => {
-                let mut scene = scene.clone();
-                Some(
-                    scene
-                        .queue
-                        .request_pass(&mut scene.gate, waiter.clone(), now),
-                )
-            }
-            None => {
-                let mut scene = GateSnapshot::default();
-                Some(
-                    scene
-                        .queue
-                        .request_pass(&mut scene.gate, waiter.clone(), now),
-                )
-            }
-        }
-    }
-
-    /// Tells a gate what came of a call. Where nothing was wrong, a success is no news.
-    pub async fn report(&self, gate: &str, report: Report) {
-        let closed = |scene: &GateSnapshot| scene.gate.is_closed();
-        let quiet = self.0.gates.lock().get(gate).is_none_or(closed);
-        match &report {
-            // Told now and then, so that the next ramp begins at a pace that is known to be carried.
-            Report::Succeeded(_) if quiet => return self.0.count_success(gate),
-            Report::Alive(_) | Report::Abandoned(_) | Report::Recovered if quiet => return,
-            _ => {}
-        }
-        // It is seldom needed, and would take its room in every call that waits.
-        Box::pin(self.record_report(gate, report)).await;
-    }
-
-    async fn record_report(&self, gate: &str, report: Report) {
-        let now = self.0.clock.now();
-        if let Some(waiter) = report.queued_waiter() {
-            self.0.track_waiter(gate, waiter, true);
-        }
-        let told = match self.0.store() {
-            Some(store) => {
-                let told = store.report(gate, report.clone(), now);
-                self.0.try_store(told).await
-            }
-            None => None,
-        };
-        self.0.update_gate(gate, |scene| {
-            match told {
-                Some(state) => scene.gate = state,
-                None => scene.gate.apply_report(&report, scene.queue.len(), now),
-            }
-            if let Report::Failed { cause, .. } = &report {
-                scene.cause = Some(*cause);
-            }
-            if let Some(waiter) = report.queued_waiter() {
-                scene.queue.join(waiter.clone());
-            }
-        });
-        self.0.notify_changed();
-    }
-
-    /// Takes a caller out of line.
-    pub async fn leave_queue(&self, gate: &str, waiter: &Waiter) {
-        if !self.0.track_waiter(gate, waiter, false) {
-            return;
-        }
-        self.0.update_gate(gate, |scene| scene.queue.leave(waiter));
-        if let Some(store) = self.0.store() {
-            let left = store.leave_queue(gate, waiter.clone());
-            self.0.try_store(left).await;
-        }
-        self.0.notify_changed();
-    }
-
-    /// Takes a caller of that name out of line that an earlier process left there: it would be waited for.
-    pub async fn forget_waiter(&self, gate: &str, id: &WaiterId) {
-        self.0
-            .update_gate(gate, |scene| scene.queue.remove_by_id(id));
-        if let Some(store) = self.0.store() {
-            let forgotten = store.remove_waiter(gate, id.clone());
-            self.0.try_store(forgotten).await;
-        }
-    }
-
-    /// What went wrong last at that gate.
-    pub fn last_cause(&self, gate: &str) -> Option<Cause> {
-        self.0.gates.lock().get(gate)?.cause
-    }
-
-    /// Until when the provider said not to come, if something is wrong at that gate.
-    pub fn stated_end(&self, gate: &str) -> Option<Timestamp> {
-        let scenes = self.0.gates.lock();
-        let gate = &scenes
-            .get(gate)
-            .filter(|scene| !scene.gate.is_closed())?
-            .gate;
-        Some(gate.not_before())
-    }
-
-    /// The gates at which something is wrong, in the order of their names.
+    /// Returns the gates that do not let everybody call, in the order of their keys.
     pub fn open_gates(&self) -> Vec<OpenGate> {
-        let scenes = self.0.gates.lock();
-        let open = scenes.iter().filter(|(_, scene)| !scene.gate.is_closed());
-        let mut shown: Vec<_> = open
-            .map(|(name, scene)| OpenGate {
-                name: name.clone(),
-                cause: scene.cause,
-                stated_end: scene.gate.not_before(),
-                waiting: u64::from(scene.queue.len()),
-            })
-            .collect();
+        self.shown_gates(|open| open.gate.mode() != Mode::Flowing)
+    }
+
+    /// Returns the gates that do not let everybody call, and those of this process at which calls fail, in the order of
+    /// their keys.
+    pub fn failing_gates(&self) -> Vec<OpenGate> {
+        self.shown_gates(|open| open.gate.mode() != Mode::Flowing || open.failed_share.is_some())
+    }
+
+    fn shown_gates(&self, is_shown: impl Fn(&OpenGate) -> bool) -> Vec<OpenGate> {
+        let mut open: HashMap<String, OpenGate> = HashMap::new();
+        for (key, snapshot) in &*self.0.gates.lock() {
+            let shown = OpenGate {
+                name: key.clone(),
+                cause: snapshot.cause,
+                gate: snapshot.gate.clone(),
+                waiting: u64::from(snapshot.waiting),
+                failed_share: None,
+                summary: String::new(),
+            };
+            open.insert(key.clone(), shown);
+        }
+        for (key, view) in self.0.admission.views() {
+            let others = open.remove(&*key);
+            let waiting = others.as_ref().map_or(0, |others| others.waiting);
+            let shown = OpenGate {
+                name: key.to_string(),
+                cause: view.cause.or(others.and_then(|others| others.cause)),
+                gate: view.gate,
+                waiting: waiting.max(u64::from(view.waiting)),
+                failed_share: view.failed_share,
+                summary: String::new(),
+            };
+            open.insert(key.to_string(), shown);
+        }
+        let now = self.0.clock.now();
+        let mut shown: Vec<OpenGate> = open.into_values().filter(is_shown).collect();
+        for open in &mut shown {
+            open.summary = (open.gate).summary(open.failed_share, open.waiting, now);
+        }
         shown.sort_by(|one, other| one.name.cmp(&other.name));
         shown
     }
+}
 
-    /// When a caller in line should ask. `None` when it may ask at once.
-    pub fn wake_time(&self, gate: &str, waiter: &Waiter) -> Option<Timestamp> {
-        let scenes = self.0.gates.lock();
-        let scene = scenes.get(gate).filter(|scene| !scene.gate.is_closed())?;
-        scene.queue.wake_time(&scene.gate, waiter)
+/// The gates' access to the store.
+#[derive(Clone)]
+pub(crate) struct GateLink(Weak<Inner>);
+
+impl GateLink {
+    /// Returns whether other processes share the gates.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.0
+            .upgrade()
+            .is_some_and(|inner| inner.store().is_some())
+    }
+
+    /// Returns the gate as the store had it when it was last read.
+    pub(crate) fn known_gate(&self, key: &str) -> Option<Gate> {
+        let inner = self.0.upgrade()?;
+        let gates = inner.gates.lock();
+        gates.get(key).map(|snapshot| snapshot.gate.clone())
+    }
+
+    /// Returns the cause of the last failure, as the store had it.
+    pub(crate) fn known_cause(&self, key: &str) -> Option<Cause> {
+        let inner = self.0.upgrade()?;
+        let gates = inner.gates.lock();
+        gates.get(key).and_then(|snapshot| snapshot.cause)
+    }
+
+    /// Exchanges news with the store. Returns the reply and the number of processes that share the gate, or `None` without
+    /// the store.
+    pub(crate) async fn exchange(
+        &self,
+        key: &str,
+        sync: outlast_kernel::gate::Sync,
+        cause: Option<Cause>,
+        own_gate: Option<Gate>,
+    ) -> Option<(SyncReply, u32)> {
+        let inner = self.0.upgrade()?;
+        let store = inner.store()?;
+        let exchange = GateExchange {
+            key: key.to_owned(),
+            process: inner.process.clone(),
+            sync,
+            cause,
+            own_gate,
+        };
+        let now = inner.clock.now();
+        inner.try_store(store.sync_gate(exchange, now)).await
     }
 }
 
-// --- accounts ---
+// --- Accounts ---
 
 impl SharedState {
     /// The blocks that are known.
@@ -349,17 +285,14 @@ impl SharedState {
                 .collect();
         };
         forget(account, &mut self.0.blocks.lock());
-        let of_account = |gate: &&String| gate.split('/').nth(1) == Some(account);
-        let gates: Vec<String> = self
-            .0
-            .gates
-            .lock()
-            .keys()
-            .filter(of_account)
-            .cloned()
-            .collect();
-        for gate in gates {
-            self.report(&gate, Report::Recovered).await;
+        let of_account = |key: &str| gate_key_account(key).as_deref() == Some(account);
+        let mut keys = self.0.admission.forget(of_account);
+        let known = self.0.gates.lock().keys().cloned().collect::<Vec<_>>();
+        keys.extend(known.into_iter().filter(|key| of_account(key)));
+        if let Some(store) = self.0.store() {
+            self.0
+                .try_store(store.forget_gates(keys, self.0.clock.now()))
+                .await;
         }
         let account = account.to_owned();
         self.change_blocks(move |blocks| forget(&account, blocks))
@@ -379,13 +312,25 @@ impl SharedState {
     }
 }
 
-// --- calls under way ---
+// --- Permits ---
 
-/// Who does not renew its seat for this long has died.
+/// The time after which a permit that is not renewed is free again: its holder has died.
 const PERMIT_LEASE: Duration = Duration::from_secs(60);
 
 impl SharedState {
-    /// Takes, or renews, one of an account's seats; `false` when all are taken.
+    /// Returns the queue of this process for the account's permits.
+    pub(crate) fn permit_semaphore(&self, account: &str, limit: u32) -> Arc<Semaphore> {
+        let mut semaphores = self.0.permit_semaphores.lock();
+        let slots = usize::try_from(limit).unwrap_or(Semaphore::MAX_PERMITS);
+        let new = || Arc::new(Semaphore::new(slots.min(Semaphore::MAX_PERMITS)));
+        Arc::clone(
+            semaphores
+                .entry((account.to_owned(), limit))
+                .or_insert_with(new),
+        )
+    }
+
+    /// Takes or renews a permit of the account; returns `false` when all are taken.
     pub async fn acquire_permit(&self, account: &str, holder: &str, limit: u32) -> bool {
         let now = self.0.clock.now();
         if let Some(store) = self.0.store() {
@@ -395,33 +340,32 @@ impl SharedState {
                 limit,
             };
             let taken = store.acquire_permit(claim, now, now + PERMIT_LEASE);
-            if let Some(seat) = self.0.try_store(taken).await {
-                return seat == PermitReply::Granted;
+            if let Some(reply) = self.0.try_store(taken).await {
+                return reply == PermitReply::Granted;
             }
         }
-        let mut seats = self.0.permits.lock();
-        let others = seats
+        let mut permits = self.0.permits.lock();
+        let others = permits
             .iter()
             .filter(|(other, of)| *other != holder && *of == account)
             .count();
         let free = u32::try_from(others).is_ok_and(|others| others < limit);
         if free {
-            seats.insert(holder.to_owned(), account.to_owned());
+            permits.insert(holder.to_owned(), account.to_owned());
         }
         free
     }
 
-    /// Gives a seat back.
+    /// Gives a permit back.
     pub async fn release_permit(&self, holder: &str) {
         self.0.permits.lock().remove(holder);
         if let Some(store) = self.0.store() {
             self.0.try_store(store.release_permit(holder)).await;
         }
-        self.0.notify_changed();
     }
 }
 
-// --- the store ---
+// --- The store ---
 
 impl SharedState {
     async fn connect_store(&self) {
@@ -461,61 +405,8 @@ impl Inner {
         }
     }
 
-    fn update_gate<R>(&self, gate: &str, change: impl FnOnce(&mut GateSnapshot) -> R) -> R {
-        let mut scenes = self.gates.lock();
-        self.local_changes.fetch_add(1, Ordering::Relaxed);
-        change(scenes.entry(gate.to_owned()).or_default())
-    }
-
-    /// Keeps in mind who waits in this process; the answer is whether it did before.
-    fn track_waiter(&self, gate: &str, waiter: &Waiter, waits: bool) -> bool {
-        let mut waiters = self.waiters.lock();
-        let known = waiters.entry(gate.to_owned()).or_default();
-        let before = known.len();
-        known.retain(|other| other.id != waiter.id);
-        let did = known.len() != before;
-        if waits {
-            known.push(waiter.clone());
-        } else if known.is_empty() {
-            waiters.remove(gate);
-        }
-        did
-    }
-
-    /// Keeps in mind who waits after that answer.
-    fn track_waiter_after(&self, gate: &str, waiter: &Waiter, answer: GateReply) {
-        match (answer, waiter.remaining_batch()) {
-            (GateReply::Hold(_), _) => self.track_waiter(gate, waiter, true),
-            (GateReply::Proceed(_) | GateReply::Probe(_), Some(rest)) => {
-                self.track_waiter(gate, &rest, true)
-            }
-            (GateReply::Proceed(_) | GateReply::Probe(_) | GateReply::DeadlineExceeded, _) => {
-                self.track_waiter(gate, waiter, false)
-            }
-        };
-    }
-
-    fn count_success(&self, gate: &str) {
-        let mut carried = self.unreported_successes.lock();
-        let count = carried.entry(gate.to_owned()).or_default();
-        *count = count.saturating_add(1);
-    }
-
     fn notify_changed(&self) {
         self.changed
             .send_modify(|count| *count = count.wrapping_add(1));
     }
-}
-
-/// Whether others will meet the same.
-pub fn affects_other_callers(cause: Cause) -> bool {
-    matches!(
-        cause,
-        Cause::Overloaded
-            | Cause::RateLimited
-            | Cause::UsageLimit
-            | Cause::ServerError
-            | Cause::Network
-            | Cause::Timeout
-    )
 }

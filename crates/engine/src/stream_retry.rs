@@ -4,12 +4,14 @@
 //! is, so no consumer sees an item twice and no side effect behind an item happens twice.
 //! Not here: calls that are not streamed.
 
-use crate::CancellationToken;
+use crate::accounts::Accounts;
+use crate::attempt::{self, Announcement, Call, Driver, Ended, GateTarget, Interrupt, Wait, Work};
+use crate::{BoxFuture, CancellationToken};
 use futures_util::{Stream, StreamExt, stream};
-use outlast_kernel::attempt::{Effect, Event, State, step};
+use outlast_kernel::attempt::{Effect, Effects, Event, State, step};
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::decision::{Remedies, RetryRules};
-use outlast_kernel::failure::{ClassifiedFailure, Failure, IoKind};
+use outlast_kernel::failure::{Failure, IoKind};
 use outlast_kernel::policy::Policy;
 use outlast_kernel::{Timestamp, time};
 use std::pin::Pin;
@@ -96,22 +98,21 @@ pub fn retry_stream<Make, Made, Items, Item, Error>(
     make: Make,
 ) -> impl Stream<Item = Result<Item, Error>>
 where
-    Make: FnMut() -> Made,
-    Made: Future<Output = Result<Items, Error>>,
-    Items: Stream<Item = Result<Item, Error>>,
-    Error: ToFailure,
+    Make: FnMut() -> Made + Send,
+    Made: Future<Output = Result<Items, Error>> + Send,
+    Items: Stream<Item = Result<Item, Error>> + Send,
+    Item: Send,
+    Error: ToFailure + Send,
 {
     let rules = if options.enabled {
         RetryRules::from(&options.policy)
     } else {
         RetryRules::NONE
     };
-    let mut state = State::new(rules, Prompt::default());
-    step(&mut state, Event::Started);
     let retrying = RetryingStream {
         options,
         make,
-        state,
+        driver: Driver::new(State::new(rules, Prompt::default()), None),
         stage: Stage::NotStarted,
         start: Instant::now(),
     };
@@ -121,103 +122,156 @@ where
     })
 }
 
-struct RetryingStream<Make, Items> {
+/// A stream as a caller of the attempt driver, up to its first item.
+struct RetryingStream<Make, Items, Item, Error> {
     options: StreamRetry,
     make: Make,
-    state: State,
-    stage: Stage<Items>,
+    driver: Driver,
+    stage: Stage<Items, Item, Error>,
     start: Instant,
 }
 
-enum Stage<Items> {
+enum Stage<Items, Item, Error> {
     NotStarted,
-    AwaitingFirstItem(Pin<Box<Items>>),
+    /// The last attempt failed.
+    Failed(Error),
+    /// The first item has come, or the stream has ended without one.
+    Started(Option<Item>, Pin<Box<Items>>),
     Streaming(Pin<Box<Items>>),
     Done,
 }
 
-impl<Make, Made, Items, Item, Error> RetryingStream<Make, Items>
+impl<Make, Made, Items, Item, Error> RetryingStream<Make, Items, Item, Error>
 where
-    Make: FnMut() -> Made,
-    Made: Future<Output = Result<Items, Error>>,
-    Items: Stream<Item = Result<Item, Error>>,
-    Error: ToFailure,
+    Make: FnMut() -> Made + Send,
+    Made: Future<Output = Result<Items, Error>> + Send,
+    Items: Stream<Item = Result<Item, Error>> + Send,
+    Item: Send,
+    Error: ToFailure + Send,
 {
     async fn next(&mut self) -> Option<Result<Item, Error>> {
-        loop {
-            let error = match std::mem::replace(&mut self.stage, Stage::Done) {
-                Stage::Done => return None,
-                Stage::NotStarted => match (self.make)().await {
-                    Ok(items) => {
-                        self.stage = Stage::AwaitingFirstItem(Box::pin(items));
-                        continue;
-                    }
-                    Err(error) => error,
-                },
-                Stage::AwaitingFirstItem(mut items) => match items.next().await {
-                    Some(Err(error)) => error,
-                    first => return self.deliver(first, items),
-                },
-                Stage::Streaming(mut items) => {
-                    let next = items.next().await;
-                    return self.deliver(next, items);
-                }
-            };
-            if !self.wait_before_retry(&error).await {
-                return Some(Err(error));
+        if matches!(self.stage, Stage::NotStarted) {
+            let effects = step(self.driver.state_mut(), Event::Started);
+            // The stage says how it ended.
+            attempt::run(self, effects).await.ok();
+        }
+        match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::NotStarted | Stage::Done => None,
+            Stage::Failed(error) => Some(Err(error)),
+            Stage::Started(first, items) => {
+                let first = first?;
+                self.stage = Stage::Streaming(items);
+                Some(Ok(first))
             }
-            self.stage = Stage::NotStarted;
+            Stage::Streaming(mut items) => {
+                let next = items.next().await;
+                if let Some(Ok(_)) = next {
+                    self.stage = Stage::Streaming(items);
+                }
+                next
+            }
         }
     }
 
-    /// Hands an item through; after the first one, an error ends the stream.
-    fn deliver(
-        &mut self,
-        item: Option<Result<Item, Error>>,
-        items: Pin<Box<Items>>,
-    ) -> Option<Result<Item, Error>> {
-        if matches!(item, Some(Ok(_))) {
-            self.stage = Stage::Streaming(items);
-        }
-        item
+    async fn first_item(&mut self) -> Result<Stage<Items, Item, Error>, Error> {
+        let mut items = Box::pin((self.make)().await?);
+        let first = items.next().await.transpose()?;
+        Ok(Stage::Started(first, items))
     }
 
-    /// Waits before a retry; returns `false` when the failure is final.
-    async fn wait_before_retry(&mut self, error: &Error) -> bool {
+    fn fail(&mut self, error: Error) -> Effects {
+        let now = self.now();
+        let failure = self.driver.failed(error.to_failure(now), now);
+        self.stage = Stage::Failed(error);
         if self.options.cancel.is_cancelled() {
-            return false;
+            return step(self.driver.state_mut(), Event::Aborted { now });
         }
-        let now = self.now();
-        let failure = ClassifiedFailure::new(error.to_failure(now));
-        let index = self.state.chain().schedule_index();
-        let scheduled_delay = self
-            .options
-            .policy
-            .jittered_delay(index, (self.options.entropy)());
-        let effects = step(
-            &mut self.state,
-            Event::Failed {
-                failure,
-                scheduled_delay,
-                remedies: Remedies::NONE,
-                now,
-            },
-        );
-        let Some(Effect::SleepUntil(at)) = effects.last() else {
-            return false;
+        let index = self.driver.state().chain().schedule_index();
+        let policy = &self.options.policy;
+        let event = Event::Failed {
+            failure,
+            scheduled_delay: policy.jittered_delay(index, (self.options.entropy)()),
+            is_quick: false,
+            remedies: Remedies::NONE,
+            now,
         };
-        let slept = tokio::select! {
-            biased;
-            () = self.options.cancel.cancelled() => false,
-            () = tokio::time::sleep(at.since(now)) => true,
-        };
-        let now = self.now();
-        step(&mut self.state, Event::Woke { now });
-        slept
+        step(self.driver.state_mut(), event)
+    }
+}
+
+impl<'c, Make, Made, Items, Item, Error> Call<'c> for RetryingStream<Make, Items, Item, Error>
+where
+    Make: FnMut() -> Made + Send,
+    Made: Future<Output = Result<Items, Error>> + Send,
+    Items: Stream<Item = Result<Item, Error>> + Send,
+    Item: Send,
+    Error: ToFailure + Send,
+{
+    fn driver(&mut self) -> &mut Driver {
+        &mut self.driver
+    }
+
+    fn target(&self) -> Option<GateTarget> {
+        None
+    }
+
+    fn accounts(&self) -> Option<Accounts> {
+        None
     }
 
     /// Returns the time since the stream was requested: the decisions need no calendar.
     fn now(&self) -> Timestamp {
         Timestamp::default() + Duration::from_millis(time::millis(self.start.elapsed()))
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> BoxFuture<'c, ()> {
+        Box::pin(tokio::time::sleep(at.since(self.now())))
+    }
+
+    fn prepare(&mut self) -> BoxFuture<'_, Result<Option<Effects>, Ended>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn account_chosen(&mut self, _: bool) {}
+
+    fn attempt(&mut self) -> BoxFuture<'_, Result<Effects, Ended>> {
+        Box::pin(async {
+            Ok(match self.first_item().await {
+                Ok(started) => {
+                    self.stage = started;
+                    step(self.driver.state_mut(), Event::Succeeded)
+                }
+                Err(error) => self.fail(error),
+            })
+        })
+    }
+
+    fn on_failure(&mut self, _: Failure) -> BoxFuture<'_, Result<Effects, Ended>> {
+        // Nothing fails but attempts.
+        Box::pin(async { Err(Ended) })
+    }
+
+    fn perform(&mut self, _: Effect) -> BoxFuture<'_, Result<Effects, Ended>> {
+        Box::pin(async { Ok(Effects::new()) })
+    }
+
+    fn account_left(&mut self, _: Option<String>) {}
+
+    fn record_wait<'s>(&'s mut self, _: Wait<'s>) -> BoxFuture<'s, Result<(), Ended>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn record_wait_end(&mut self) {}
+
+    fn announce(&mut self, _: Announcement<'_>) {}
+
+    fn watch<'s>(&'s mut self, work: Work<'s>) -> BoxFuture<'s, Option<Interrupt>> {
+        Box::pin(async {
+            tokio::select! {
+                biased;
+                () = self.options.cancel.cancelled() => Some(Interrupt::AbortRetry),
+                () = work => None,
+            }
+        })
     }
 }

@@ -5,43 +5,37 @@
 //! abort is noticed in every wait, between any two pieces of a stream and while a tool runs; a step is handed on when
 //! it is written down.
 
-mod account;
+mod attempts;
 mod call;
 mod compaction;
 mod continuation;
 mod control;
 mod events;
 mod fallback;
-mod gate;
 mod inbox;
 mod input;
 mod invalid_completion;
 mod journal_writer;
 mod partial_completion;
-mod permit;
 mod tools;
-mod wait;
 
 use crate::RetryStrategy;
-use crate::accounts::SelectedAccount;
+use crate::attempt::{self, Driver};
 use crate::journal::{Entry, TurnError};
 use crate::token_estimate::BilledTokens;
 use continuation::{Continuation, RetryBilling};
 use events::Emitter;
 use fallback::ModelSelection;
-use gate::TurnGate;
 use invalid_completion::InvalidCompletionState;
 use journal_writer::JournalWriter;
 use outlast_dialect::{Message, Role, StreamCursor};
 use outlast_kernel::Timestamp;
-use outlast_kernel::attempt::{Effect, Effects, Event, Outcome, State, Wait, step};
+use outlast_kernel::attempt::{Effects, Event, Outcome, State, Wait, step};
 use outlast_kernel::budget::{Cost, Prompt};
 use outlast_kernel::decision::{GiveUp, Remedy, RetryRules, Target};
 use outlast_kernel::event::{Body, CompactionReason, StopReason, TurnStatus, Usage};
 use outlast_kernel::failure::ClassifiedFailure;
 use partial_completion::PartialCompletion;
-use permit::Permit;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub use control::{Control, Handle};
@@ -102,19 +96,10 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> TurnOutcome {
         invalid_completion: InvalidCompletionState::default(),
         last_failure: None,
         failure_note: None,
+        driver: Driver::new(state, turn.shared_state.cloned())
+            .resumed(None, resume_state.abandoned_accounts),
         turn,
-        gate: None,
-        rules,
-        account: None,
-        abandoned_accounts: resume_state.abandoned_accounts,
-        refreshed_accounts: Vec::new(),
-        has_new_key: false,
         unanswered_since: None,
-        held_since: None,
-        permit: None,
-        last_announced_hold: None,
-        retry_now_requested: false,
-        state,
         emitter,
         completion: PartialCompletion::with_earlier_usage(resume_state.usage),
         error: None,
@@ -159,24 +144,10 @@ struct Runner<'a> {
     /// The last failure, and what else is to be said about it.
     last_failure: Option<Arc<ClassifiedFailure>>,
     failure_note: Option<String>,
-    gate: Option<TurnGate<'a>>,
-    rules: RetryRules,
-    /// The account that is asked with.
-    account: Option<SelectedAccount>,
-    /// The accounts that this turn has switched away from, and those whose key was fetched again.
-    abandoned_accounts: Vec<String>,
-    refreshed_accounts: Vec<String>,
-    has_new_key: bool,
-    /// When the running call began, until the provider has begun to answer it.
+    /// The retries, the account and the gate of the current call.
+    driver: Driver,
+    /// The time at which the running call began, until the provider has begun to answer it.
     unanswered_since: Option<Timestamp>,
-    /// Since when the call is held at the gate.
-    held_since: Option<Timestamp>,
-    permit: Option<Permit>,
-    /// The time at the gate that was said last.
-    last_announced_hold: Option<Timestamp>,
-    /// Whether a person wants the next call to be made at once, whatever time was stated.
-    retry_now_requested: bool,
-    state: State,
     emitter: Emitter<'a>,
     completion: PartialCompletion,
     error: Option<(Arc<ClassifiedFailure>, GiveUp)>,
@@ -197,14 +168,15 @@ impl Runner<'_> {
         let mut effects = match wait {
             Some(wait) => {
                 self.choose_model().await;
-                self.rejoin_queue(&wait).await;
                 let now = self.turn.clock.now();
-                self.state.resume(wait, now)
+                self.driver.resume_wait(wait, now)
             }
-            None => step(&mut self.state, Event::Started),
+            None => step(self.driver.state_mut(), Event::Started),
         };
         loop {
-            let outcome = self.run_effects(effects).await;
+            let outcome = attempt::run(self, effects)
+                .await
+                .unwrap_or(Outcome::Aborted);
             let goes_on = std::mem::take(&mut self.invalid_completion.needs_another_step);
             let calls = self.calls_to_run();
             let ended = match calls.filter(|_| outcome == Outcome::Completed) {
@@ -215,7 +187,7 @@ impl Runner<'_> {
             if let Some(outcome) = ended {
                 return self.seal(outcome).await;
             }
-            effects = step(&mut self.state, Event::Started);
+            effects = step(self.driver.state_mut(), Event::Started);
         }
     }
 
@@ -243,71 +215,15 @@ impl Runner<'_> {
         self.emitter.emit(Body::Input { text });
     }
 
-    /// Carries effects out until a call is over for good.
-    async fn run_effects(&mut self, effects: Effects) -> Outcome {
-        let mut todo = VecDeque::from_iter(effects);
-        loop {
-            match todo.pop_front() {
-                // The reducer always ends in `Settle`; should it not, the turn is still sealed.
-                None => return Outcome::Aborted,
-                Some(Effect::Settle(outcome)) => return outcome,
-                Some(effect) => todo.extend(self.run_effect(effect).await),
-            }
-        }
-    }
-
-    async fn run_effect(&mut self, effect: Effect) -> Effects {
-        match effect {
-            Effect::Call => self.call().await,
-            Effect::SleepUntil(at) => {
-                let event = match self.journal_writer.ownership_lost_reason() {
-                    None => self.wait_for_retry(at).await,
-                    Some(_) => Event::RetryAborted {
-                        now: self.turn.clock.now(),
-                    },
-                };
-                let effects = step(&mut self.state, event);
-                let spent = self.spent();
-                self.journal_writer.record(Entry::WaitEnded { spent });
-                effects
-            }
-            Effect::AnnounceRetry(retry) => {
-                self.emitter.emit_at(retry.decided_at, retry.into());
-                Effects::new()
-            }
-            Effect::AnnounceEnd(end) => self.emit(end.into()),
-            Effect::ReportError(judged, why) => {
-                self.report_failure(judged, why);
-                Effects::new()
-            }
-            Effect::Retract => {
-                self.retract();
-                Effects::new()
-            }
-            Effect::KeepPartial => {
-                self.keep_partial();
-                Effects::new()
-            }
-            Effect::Apply(remedy) => self.apply_remedy(remedy).await,
-            // Dropping the stream or the timer has done it already.
-            Effect::CancelCall | Effect::CancelSleep | Effect::Settle(_) => Effects::new(),
-        }
-    }
-
     async fn apply_remedy(&mut self, remedy: Remedy) -> Effects {
         match (remedy, self.last_failure.take()) {
-            // The next call chooses anew.
-            (Remedy::Switch(Target::Account), _) => {
-                self.abandon_account();
-                step(&mut self.state, Event::RemedyDone)
-            }
             (Remedy::Switch(Target::Model | Target::Provider), Some(failed)) => {
                 self.abandon_model(&failed).await;
-                step(&mut self.state, Event::RemedyDone)
+                step(self.driver.state_mut(), Event::RemedyDone)
             }
             (Remedy::Compact, failed) => self.compact_after_failure(failed).await,
             (Remedy::Rework, _) => self.apply_correction().await,
-            (Remedy::Switch(_), None) => step(&mut self.state, Event::RemedyFailed),
+            (Remedy::Switch(_), _) => step(self.driver.state_mut(), Event::RemedyFailed),
         }
     }
 
@@ -326,18 +242,9 @@ impl Runner<'_> {
         }
     }
 
-    fn emit(&mut self, body: Body) -> Effects {
-        self.emitter.emit(body);
-        Effects::new()
-    }
-
     fn abort(&mut self) -> Effects {
         let now = self.turn.clock.now();
-        step(&mut self.state, Event::Aborted { now })
-    }
-
-    fn abort_held_retry(&mut self) -> Effects {
-        step(&mut self.state, Event::HeldRetryAborted)
+        step(self.driver.state_mut(), Event::Aborted { now })
     }
 
     /// Adds a message to the conversation.
@@ -348,14 +255,11 @@ impl Runner<'_> {
 
     /// Whether the prompt's time is over.
     fn is_deadline_passed(&self) -> bool {
-        let deadline = self.state.prompt().deadline();
+        let deadline = self.driver.state().prompt().deadline();
         deadline.is_some_and(|deadline| self.turn.clock.now() >= deadline)
     }
 
     async fn seal(&mut self, outcome: Outcome) -> TurnOutcome {
-        if let Some(gate) = &mut self.gate {
-            gate.leave_queue().await;
-        }
         let seal = match outcome {
             Outcome::Completed => TurnStatus::Completed,
             Outcome::Failed(_) => TurnStatus::Error,
@@ -380,7 +284,7 @@ impl Runner<'_> {
             message: answer.into_message(),
             messages: std::mem::take(&mut self.messages),
             error: self.error.take(),
-            budget: self.state.prompt().clone(),
+            budget: self.driver.state().prompt().clone(),
             is_recorded,
             extra_retry_usage: self.retry_billing.usage,
         }

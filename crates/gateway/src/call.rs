@@ -1,40 +1,43 @@
 //! One request from its arrival to its end: attempts, waits, and the response to the client.
 //!
-//! The kernel decides about a failure; this module carries the decision out. Invariants: one budget for each request,
-//! over all its resends; no retry after content was sent; a wait is recorded before it begins; a waiting client is kept
-//! alive, and the request to the provider is dropped as soon as the client disconnects. Not here: one attempt (see
-//! `attempt`), the response from its first content on (see `relay`), the steps before and after an attempt (see
-//! `waiting` and `on_failure`), and the end without a response (see `finish`).
+//! The engine's attempt driver carries the request out; this module says how an attempt is made and what happens to the client
+//! meanwhile. Invariants: one budget for each request, over all its resends; no retry after content was sent; a wait is
+//! recorded before it begins; a waiting client is kept alive, and the request to the provider is dropped as soon as the
+//! client disconnects. Not here: one attempt (see `attempt`), the driver's questions (see `driven`), the record of a wait
+//! (see `waiting`), the response from its first content on (see `relay`), and the end without a response (see `finish`).
 
 pub(crate) mod attempt;
+mod driven;
 pub(crate) mod keepalive;
-pub(crate) mod on_failure;
-pub(crate) mod waiting;
+mod on_failure;
+mod waiting;
 
 use super::clients::{HoldEnding, KeepAliveSchedule, stated_timeout};
 use super::holds::{Command, Hold};
 use super::inbound_request::InboundRequest;
 use super::shared::Shared;
 use super::upstreams::Upstreams;
-use crate::call::attempt::{Attempt, FailedAttempt, UpstreamResponse};
+use crate::call::attempt::{Attempt, AttemptResult, ErrorResponse, UpstreamResponse};
 use crate::call::keepalive::{KeepAlive, KeepAliveResult, ResponseMetadata};
-use crate::call::waiting::GateReply;
-use crate::observe::log::{Event as Said, EventKind};
+use crate::observe::log::{Event as LogEvent, EventKind, WaitReason};
 use crate::observe::metrics::GaugeGuard;
 use crate::observe::request_log::{NewRequest, RequestKey};
 use crate::server::response_writer::ResponseWriter;
 use crate::server::socket::Socket;
-use outlast_engine::accounts::SelectedAccount;
-use outlast_engine::admission::Permit;
+use outlast_engine::attempt::{self as engine, Driver, Ended, Permit};
 use outlast_engine::{RetryStrategy, strategy::PolicyRetry};
 use outlast_kernel::Timestamp;
-use outlast_kernel::attempt::{Event, State, step};
+use outlast_kernel::attempt::{Event, Outcome, State, step};
 use outlast_kernel::budget::{Limits, Prompt};
 use outlast_kernel::decision::{GiveUp, RetryRules};
+use outlast_kernel::failure::ClassifiedFailure;
 use outlast_kernel::verdict::Cause;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The shortest limit of a hold: however short a policy's waits are, the gate may need this long.
+const MIN_HOLD: Duration = Duration::from_secs(120);
 
 /// A request that is being answered.
 pub(super) struct Call {
@@ -45,40 +48,41 @@ pub(super) struct Call {
     pub(super) request: InboundRequest,
     pub(super) response: ResponseWriter,
     pub(super) keepalive: KeepAliveSchedule,
-    pub(super) strategy: PolicyRetry,
-    pub(super) state: State,
-    /// The stored account in use, if the client's own key is not.
-    pub(super) account: Option<SelectedAccount>,
-    pub(super) excluded_accounts: Vec<String>,
-    pub(super) refreshed_accounts: Vec<String>,
-    pub(super) hold: Option<Hold>,
+    strategy: PolicyRetry,
+    pub(super) driver: Driver,
+    hold: Option<Hold>,
     /// Gauges for the waiting request and for its body on the disk.
-    pub(super) gauge_guards: Vec<GaugeGuard>,
+    gauge_guards: Vec<GaugeGuard>,
     pub(super) failure_state: FailureState,
-    /// The permit of an account with a limit of concurrent calls.
-    pub(super) permit: Option<Permit>,
+    /// The response of the attempt that succeeded.
+    upstream_response: Option<Box<UpstreamResponse>>,
+    /// The permit of that attempt: the account has a limit of concurrent calls.
+    permit: Option<Permit>,
+    /// The reason for which the call has ended itself.
+    end: Option<Box<EndReason>>,
     /// Whether the last bytes sent are an incomplete frame: the gateway may insert nothing after them.
     pub(super) is_mid_frame: bool,
     /// The time until the first byte of the provider's response.
     pub(super) first_byte: Option<Duration>,
 }
 
-/// The failures so far.
+/// The failures and waits so far.
 #[derive(Default)]
 pub(super) struct FailureState {
     /// The time of the first failure, over all resends.
     pub(super) failing_since: Option<Timestamp>,
-    /// The time of the last failure.
-    pub(super) last_failed_at: Option<Timestamp>,
     pub(super) attempts: u32,
     pub(super) resent: u32,
     pub(super) waited: Duration,
-    pub(super) last_failure: Option<Box<FailedAttempt>>,
+    /// The time since which it waits, and the reason that was logged.
+    pub(super) waiting_since: Option<Timestamp>,
+    pub(super) logged_reason: Option<WaitReason>,
+    pub(super) last_failure: Option<Arc<ClassifiedFailure>>,
+    /// The reported failure of a request that has not failed itself: it was held for too long.
+    pub(super) hold_failure: Option<Arc<ClassifiedFailure>>,
+    /// The provider's error response to the last attempt, if there was one.
+    pub(super) error_response: Option<Box<ErrorResponse>>,
     pub(super) last_cause: Option<Cause>,
-    /// The scheduled end of the current wait, without the gate.
-    pub(super) retry_at: Option<Timestamp>,
-    /// Whether other requests meet the same failure, so that this one waits for the gate.
-    pub(super) is_shared: bool,
 }
 
 /// The reason why a request ends without a response of the provider.
@@ -115,12 +119,8 @@ impl Call {
         )
         .with_stated_timeout(stated);
         let strategy = PolicyRetry::new(Arc::clone(&request.policy), Arc::clone(&shared.clock));
-        let rules = match request.route.is_retried() {
-            true => strategy.rules(),
-            false => RetryRules::NONE,
-        };
-        let mut state = State::new(rules, Prompt::new(Limits::default()));
-        step(&mut state, Event::Started);
+        let state = State::new(rules(&request, &strategy), Prompt::new(Limits::default()));
+        let driver = Driver::new(state, Some(shared.shared_state.clone()));
         let log_entry = shared.request_log.record_start(&NewRequest {
             id: &request.id,
             received_at: request.received_at,
@@ -137,14 +137,13 @@ impl Call {
             response,
             keepalive,
             strategy,
-            state,
-            account: None,
-            excluded_accounts: Vec::new(),
-            refreshed_accounts: Vec::new(),
+            driver,
             hold: None,
             gauge_guards: Vec::new(),
             failure_state: FailureState::default(),
+            upstream_response: None,
             permit: None,
+            end: None,
             is_mid_frame: false,
             first_byte: None,
         })
@@ -152,51 +151,35 @@ impl Call {
 
     /// Answers the request; returns the connection, if it can take another request.
     pub(super) async fn run(mut self: Box<Self>) -> Option<Socket> {
-        self.resume().await;
-        loop {
-            // A request that has waited for hours continues with the current settings.
-            self.upstreams = self.shared.upstreams();
-            let admitted = self.admit().await;
-            let admission = match admitted {
-                Ok(GateReply::Gated(admission)) => Some(admission),
-                Ok(GateReply::Ungated) => None,
-                Ok(GateReply::Restart) => continue,
-                Err(end) => return Box::pin(self.finish(end)).await,
-            };
-            let begun = self.shared.now();
-            // Bound to a name, so that the memory of its future is free for the code below.
-            let outcome = self.attempt().await;
-            match outcome {
-                Ok(Ok(answer)) => {
-                    self.on_success(admission, begun).await;
-                    return Box::pin(self.relay_response(answer)).await;
-                }
-                Ok(Err(failed)) => {
-                    if let Some(end) = Box::pin(self.on_failure(failed, admission)).await {
-                        return Box::pin(self.finish(end)).await;
-                    }
-                }
-                Err(end) => {
-                    drop(admission);
-                    self.save_progress();
-                    return Box::pin(self.finish(end)).await;
-                }
-            }
-        }
+        let resumed = match self.may_resume() {
+            true => Box::pin(self.resume()).await,
+            false => None,
+        };
+        let effects = resumed.unwrap_or_else(|| step(self.driver.state_mut(), Event::Started));
+        let outcome = engine::run(&mut *self, effects).await;
+        self.end_wait();
+        let end = match outcome {
+            Ok(Outcome::Completed) => match self.upstream_response.take() {
+                Some(response) => return Box::pin(self.relay_response(*response)).await,
+                None => EndReason::GaveUp(GiveUp::NotRetryable),
+            },
+            Ok(Outcome::Failed(why)) => EndReason::GaveUp(why),
+            Ok(Outcome::Aborted) => EndReason::Cancelled,
+            Err(Ended) => self.end.take().map_or(EndReason::Cancelled, |end| *end),
+        };
+        Box::pin(self.finish(end)).await
     }
 
-    /// Performs all waits before the next attempt.
-    async fn admit(&mut self) -> Result<GateReply, EndReason> {
-        self.choose_account().await?;
-        let mut admission = self.wait_for_gate().await?;
-        match self.acquire_permit(&mut admission).await? {
-            true => Ok(admission),
-            false => Ok(GateReply::Restart),
-        }
+    /// Ends the call without an outcome of the driver.
+    fn end_with(&mut self, end: EndReason) -> Ended {
+        self.end = Some(Box::new(end));
+        Ended
     }
 
     /// Makes one attempt while the client is kept alive.
-    async fn attempt(&mut self) -> Result<Result<UpstreamResponse, Box<FailedAttempt>>, EndReason> {
+    async fn send(&mut self) -> Result<AttemptResult, EndReason> {
+        self.end_wait();
+        self.failure_state.logged_reason = None;
         self.failure_state.attempts += 1;
         let shared = Arc::clone(&self.shared);
         let traffic = &shared.request_log;
@@ -206,43 +189,70 @@ impl Call {
             shared.metrics.retry(dialect);
         }
         shared.metrics.sent_upstream(self.request.body.len() as u64);
-        let upstreams = Arc::clone(&self.upstreams);
         let attempt = Attempt {
             request: &self.request,
-            upstreams: &upstreams,
-            credential: self.account.as_ref().map(|account| &account.credential),
+            upstreams: &self.upstreams,
+            credential: self.driver.account().map(|account| &account.credential),
             clock: &*shared.clock,
             timers: &shared.timers,
         };
-        let metadata =
-            response_metadata(&self.request.id, &self.failure_state, self.account.as_ref());
         let mut keeper = KeepAlive {
+            metadata: response_metadata(&self.request.id, &self.failure_state, &self.driver),
             response: &mut self.response,
             schedule: &mut self.keepalive,
-            metadata,
             is_streamed: self.request.is_streamed,
             shared: &shared,
         };
         let hold = self.hold.as_ref();
-        let making = Box::pin(attempt.send());
+        let sending = Box::pin(attempt.send());
         let work = pin!(async {
             tokio::select! {
                 biased;
-                outcome = making => Some(outcome),
+                result = sending => Some(result),
                 () = wait_for_cancel(hold) => None,
             }
         });
-        match keeper.run(work).await {
-            KeepAliveResult::Done(Some(outcome)) => Ok(outcome),
-            KeepAliveResult::Done(None) => Err(EndReason::Cancelled),
-            KeepAliveResult::ClientDisconnected => Err(EndReason::ClientDisconnected),
-            KeepAliveResult::HoldEnded(ending) => Err(EndReason::SentBack(ending)),
-        }
+        keeper
+            .run(work)
+            .await
+            .into_result()?
+            .ok_or(EndReason::Cancelled)
     }
 
     /// What happened so far.
     pub(super) fn response_metadata(&self) -> ResponseMetadata<'_> {
-        response_metadata(&self.request.id, &self.failure_state, self.account.as_ref())
+        response_metadata(&self.request.id, &self.failure_state, &self.driver)
+    }
+
+    /// Returns the name of the stored account in use, if the client's own key is not.
+    pub(super) fn account_name(&self) -> Option<&str> {
+        self.driver.account().map(|account| account.name.as_str())
+    }
+
+    /// Returns the name of the provider.
+    pub(super) fn provider(&self) -> &str {
+        &self.upstreams.for_route(self.request.route).name
+    }
+}
+
+impl<T> KeepAliveResult<T> {
+    fn into_result(self) -> Result<T, EndReason> {
+        match self {
+            Self::Done(done) => Ok(done),
+            Self::ClientDisconnected => Err(EndReason::ClientDisconnected),
+            Self::HoldEnded(ending) => Err(EndReason::SentBack(ending)),
+        }
+    }
+}
+
+/// Returns the rules of a request.
+fn rules(request: &InboundRequest, strategy: &PolicyRetry) -> RetryRules {
+    match request.route.is_retried() {
+        true => RetryRules {
+            min_hold: MIN_HOLD,
+            ..strategy.rules()
+        },
+        false => RetryRules::NONE,
     }
 }
 
@@ -257,26 +267,29 @@ async fn wait_for_cancel(hold: Option<&Hold>) {
 }
 
 /// What happened so far, without borrowing all of a call.
-pub(super) fn response_metadata<'a>(
+fn response_metadata<'a>(
     id: &'a str,
-    trouble: &FailureState,
-    account: Option<&'a SelectedAccount>,
+    failure_state: &FailureState,
+    driver: &'a Driver,
 ) -> ResponseMetadata<'a> {
     ResponseMetadata {
         id,
-        attempts: trouble.attempts,
-        waited: trouble.waited,
-        account: account.map(|account| account.name.as_str()),
+        attempts: failure_state.attempts,
+        waited: failure_state.waited,
+        account: driver.account().map(|account| account.name.as_str()),
     }
 }
 
 impl Call {
     pub(super) fn log_event(&self, kind: EventKind<'_>) {
-        let at = self.shared.now();
+        self.log_event_at(self.shared.now(), kind);
+    }
+
+    fn log_event_at(&self, at: Timestamp, kind: EventKind<'_>) {
         self.shared
             .request_log
             .record_event(self.log_entry, at, &kind);
-        self.shared.log.emit(&Said {
+        self.shared.log.emit(&LogEvent {
             at,
             request: Some(&self.request.id),
             kind,
@@ -307,7 +320,10 @@ mod tests {
     /// Ten thousand of them wait at once.
     #[test]
     fn held_request_size_is_bounded() {
-        let all = size_of::<Call>() + future_size(Call::run);
-        assert!(all <= 3584, "{all} bytes");
+        let call = size_of::<Call>() + future_size(Call::run);
+        // While it is held, the driver boxes the future that looks after the client, the sleep of the retry and one timer.
+        let boxed = driven::held_future_size() + 2 * size_of::<crate::timers::Timer>();
+        let all = call + boxed;
+        assert!(all <= 4096, "{call} + {boxed} bytes");
     }
 }

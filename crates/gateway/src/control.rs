@@ -58,7 +58,7 @@ pub trait GatewayControl {
     /// Returns the configured accounts.
     fn accounts(&self) -> Vec<Account>;
 
-    /// Returns the gates that are not closed.
+    /// Returns the gates at which calls fail.
     fn gates(&self) -> Vec<Gate>;
 
     /// Returns the waiting requests, the oldest first.

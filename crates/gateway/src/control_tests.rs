@@ -95,6 +95,7 @@ impl GatewayControl for FakeGateway {
             cause: Some(Cause::Overloaded),
             until: Some(at(75)),
             waiting: 1,
+            state: "down for 12m; next probe in 1m15s; 1 wait".to_owned(),
         }]
     }
 

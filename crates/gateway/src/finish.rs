@@ -9,8 +9,8 @@ use crate::server::socket::Socket;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use outlast_kernel::decision::GiveUp;
-use outlast_kernel::failure::{ClassifiedFailure, Failure, IoKind};
-use outlast_kernel::verdict::Cause;
+use outlast_kernel::failure::{Failure, IoKind};
+use outlast_kernel::verdict::{Cause, Verdict};
 use std::io;
 use std::time::Duration;
 
@@ -153,48 +153,50 @@ impl Call {
 
     /// The failure is final: the provider's own words, where there are some.
     async fn respond_failure(mut self: Box<Self>, why: GiveUp) -> io::Result<Option<Socket>> {
-        let Some(failed) = self.failure_state.last_failure.take() else {
+        let Some(failure) = self.failure_state.last_failure.take() else {
             // It waited for others and never failed itself.
-            let message = format!("the provider did not recover: {why}");
+            let reported = self.failure_state.hold_failure.take();
+            let message = reported.map_or(String::new(), |failure| failure.failure.message.clone());
+            let message = format!("{message} ({why})");
             let (ended, status) = (Outcome::Failed, StatusCode::SERVICE_UNAVAILABLE);
             return self
                 .respond_error(ended, ClientRetry::Discouraged, status, &message)
                 .await;
         };
-        let failure = failed.failure;
-        let Some(refusal) = failed.error_response else {
-            let message = self.failure_message(&failure, why);
+        let Some(refusal) = self.failure_state.error_response.take() else {
+            let failure = &failure.failure;
+            let message = self.failure_message(failure, why);
             let resend = match why {
                 GiveUp::RetriesExhausted { retries: 0 } => ClientRetry::Unspecified,
                 _ => ClientRetry::Discouraged,
             };
             return self
-                .respond_error(Outcome::Failed, resend, status_for(&failure), &message)
+                .respond_error(Outcome::Failed, resend, status_for(failure), &message)
                 .await;
         };
         if self.response.has_started() {
             self.record_finish(Outcome::Failed, Some(200));
-            let message = self.failure_message(&failure, why);
+            let message = self.failure_message(&failure.failure, why);
             let (kind, status) = (error_type(refusal.status), refusal.status);
             return self
                 .finish_started_response(kind, status, &message, Some(refusal.body))
                 .await;
         }
-        self.relay_error_response(refusal, &failure, why).await
+        self.relay_error_response(*refusal, &failure.verdict, why)
+            .await
     }
 
     /// The provider's own status and body; when to come back is put as this client can use it.
     async fn relay_error_response(
         mut self: Box<Self>,
         refusal: ErrorResponse,
-        failure: &Failure,
+        verdict: &Verdict,
         why: GiveUp,
     ) -> io::Result<Option<Socket>> {
         let mut headers = refusal.headers;
         if why.is_budget_exhausted() {
             let now = self.shared.now();
-            let hint = ClassifiedFailure::new(failure.clone()).verdict.hint.clone();
-            let wait = hint.map(|hint| hint.wait(now));
+            let wait = verdict.hint.as_ref().map(|hint| hint.wait(now));
             rewrite_retry_headers(self.request.profile, &mut headers, wait, false);
         }
         self.response_metadata().add_to(&mut headers);
@@ -268,7 +270,7 @@ impl Call {
                 .is_model_request()
                 .then(|| self.request.dialect()),
             model: Some(&*self.request.model).filter(|model| !model.is_empty()),
-            account: self.account.as_ref().map(|account| account.name.as_str()),
+            account: self.account_name(),
             method: self.request.method.as_str(),
             path: self.request.path(),
             status,

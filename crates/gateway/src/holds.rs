@@ -17,9 +17,10 @@ pub use identity::{Identity, IdentityBuilder, Parts};
 use connection::Link;
 use hold::Signal;
 use outlast_engine::Clock;
-use outlast_engine::shared_state::{Listener, affects_other_callers};
+use outlast_engine::shared_state::Listener;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Chain, Prompt};
+use outlast_kernel::gate::concerns_others;
 use outlast_kernel::verdict::Cause;
 use parking_lot::Mutex;
 use registry::{HeldRequest, HoldStatus, Key, Registry};
@@ -44,7 +45,7 @@ pub struct Progress {
     pub prompt: Prompt,
     /// The time of the first failure.
     pub since: Timestamp,
-    /// The time of the next attempt.
+    /// The time of the next attempt by the schedule of the request.
     pub wake: Option<Timestamp>,
     /// The number of attempts.
     pub attempts: u32,
@@ -88,7 +89,7 @@ pub struct HoldView {
     pub resent: u32,
     /// The cause of the last failure.
     pub cause: Option<Cause>,
-    /// The time of the next attempt.
+    /// The expected time of the next attempt.
     pub wake: Option<Timestamp>,
     /// The time at which its client left; `None` while it waits.
     pub left: Option<Timestamp>,
@@ -218,7 +219,7 @@ impl Holds {
             let is_alone = held
                 .progress
                 .cause
-                .is_some_and(|cause| !affects_other_callers(cause));
+                .is_some_and(|cause| !concerns_others(cause));
             let mut is_first = || asked.insert((&about.dialect, &about.account, &about.model));
             count += usize::from((is_alone || is_first()) && told(&held));
         }
@@ -261,6 +262,12 @@ impl Holds {
         if let Some(held) = state.registry.get_mut(key) {
             change(held);
             state.persist(key, now);
+        }
+    }
+
+    fn set_return_at(&self, key: Key, at: Timestamp) {
+        if let Some(held) = self.0.state.lock().registry.get_mut(key) {
+            held.return_at = Some(at);
         }
     }
 

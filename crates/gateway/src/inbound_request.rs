@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use outlast_dialect::Dialect;
 use outlast_engine::credential::Credential;
 use outlast_kernel::Timestamp;
+use outlast_kernel::gate::key_account;
 use outlast_kernel::policy::Policy;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -153,6 +154,12 @@ impl InboundRequest {
         }
     }
 
+    /// Returns the account that the client's key stands for at an upstream, as sessions with the same key name it; empty without
+    /// a key.
+    pub(super) fn key_account(&self, provider: &str, address: &str) -> String {
+        key(&self.headers()).map_or(String::new(), |key| key_account(provider, key, address))
+    }
+
     /// Returns the identity by which the request is recognised when its client sends it again.
     pub(super) fn identity(&self, body: &[u8]) -> Identity {
         let mut identity = Identity::builder(&holds::Parts {
@@ -268,6 +275,13 @@ fn parse_model_and_stream(body: &[u8]) -> (Box<str>, bool) {
     let model = asked.model.unwrap_or_default();
     let model = outlast_kernel::text::bounded(&model, 200);
     (model.into_owned().into(), asked.stream)
+}
+
+/// Returns the key that a client has sent.
+fn key(headers: &HeaderMap) -> Option<&str> {
+    let mut names = CREDENTIAL_HEADERS.iter();
+    let value = names.find_map(|name| headers.get(*name)?.to_str().ok())?;
+    Some(value.strip_prefix("Bearer ").unwrap_or(value))
 }
 
 /// Returns a few characters that tell credentials apart, and from which none can be guessed.
@@ -414,6 +428,17 @@ mod tests {
         let mut all = headers(&[("x-a", "1"), ("x-a", "2"), ("x-empty", "")]);
         all.append("x-odd", HeaderValue::from_bytes(b"caf\xe9").unwrap());
         assert_eq!(unpack_headers(&pack_headers(&all)), all);
+    }
+
+    #[test]
+    fn key_is_found_in_every_header_that_may_carry_it() {
+        for sent in [
+            ("x-api-key", "planted"),
+            ("authorization", "Bearer planted"),
+        ] {
+            assert_eq!(key(&headers(&[sent])), Some("planted"));
+        }
+        assert_eq!(key(&HeaderMap::new()), None);
     }
 
     #[test]

@@ -33,7 +33,6 @@ use holds::Holds;
 use observe::log::{Event, EventKind, Sink};
 use observe::metrics::Metrics;
 use observe::request_log::RequestLog;
-use outlast_engine::admission::Admission;
 use outlast_engine::shared_state::{Listener, SharedState};
 use outlast_engine::{CancellationToken, Clock};
 use shared::{AccessControl, Shared};
@@ -106,7 +105,7 @@ impl Gateway {
         let client_names: Vec<&str> = clients::ALL.iter().map(|client| client.name).collect();
         let shared = Shared {
             timers: Timers::start(Arc::clone(&clock)),
-            admission: Admission::new(setup.shared_state, Arc::clone(&clock)),
+            shared_state: setup.shared_state,
             holds: Holds::open(setup.holds_file, Arc::clone(&clock), setup.store_listener).await,
             metrics: Metrics::new(&client_names),
             request_log: RequestLog::new(clock.now()),
@@ -155,10 +154,14 @@ impl Gateway {
         });
         let stopping = self.shared.stopping.clone();
         let serving = server::listener::serve(self.listener, Arc::clone(&self.shared));
-        tokio::join!(serving, async {
+        let stopped = async {
             stop.cancelled().await;
             stopping.cancel();
-        });
+        };
+        tokio::select! {
+            _ = async { tokio::join!(serving, stopped) } => {}
+            () = observe::gate_log::run(&self.shared) => {}
+        }
         self.shared.holds.close().await;
     }
 }

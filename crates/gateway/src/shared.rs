@@ -8,7 +8,7 @@ use crate::auth::{AllowedNames, ClientKeys, Exposure, Token};
 use crate::observe::log::Sink;
 use crate::observe::metrics::Metrics;
 use crate::observe::request_log::RequestLog;
-use outlast_engine::admission::Admission;
+use outlast_engine::shared_state::SharedState;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::Timestamp;
 use std::net::SocketAddr;
@@ -64,7 +64,7 @@ pub(super) struct AccessControl {
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) timers: Timers,
-    pub(super) admission: Admission,
+    pub(super) shared_state: SharedState,
     pub(super) holds: Holds,
     pub(super) metrics: Metrics,
     pub(super) request_log: RequestLog,
@@ -87,11 +87,12 @@ impl Shared {
         Arc::clone(&self.upstreams.borrow())
     }
 
-    /// Waits until the providers change.
-    pub(super) async fn upstreams_changed(&self) {
+    /// Waits until the providers are others than these.
+    pub(super) async fn upstreams_changed(&self, known: &Arc<Upstreams>) {
         let mut changes = self.upstreams.subscribe();
+        let is_new = |current: &Arc<Upstreams>| !Arc::ptr_eq(current, known);
         // The sender lives as long as `self`.
-        changes.changed().await.ok();
+        drop(changes.wait_for(is_new).await);
     }
 
     pub(super) fn now(&self) -> Timestamp {

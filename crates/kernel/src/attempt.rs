@@ -15,7 +15,7 @@ use crate::decision::{
     AfterContent, Decision, GiveUp, Remedies, Remedy, RetryRules, Situation, Target, decide,
 };
 use crate::failure::{ClassifiedFailure, Phase};
-use crate::verdict::{Cause, Class, Scope};
+use crate::verdict::{Authority, Cause, Class, Scope};
 use arrayvec::ArrayVec;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,23 +38,38 @@ pub enum Event {
     Failed {
         /// The failure and its verdict.
         failure: Arc<ClassifiedFailure>,
-        /// The caller's own delay at the chain's position in its schedule; `None` when the schedule is spent.
+        /// The caller's own delay at the position of [`State::schedule_index_for`]; `None` when the schedule is spent.
         scheduled_delay: Option<Duration>,
+        /// Whether that delay is a quick retry outside the schedule, because others succeed.
+        is_quick: bool,
         /// The remedies that are available instead of waiting.
         remedies: Remedies,
         /// The current time.
         now: Timestamp,
     },
-    /// The wait is over: its timer fired, or a person cut it short.
+    /// The wait is over: its timer fired, a person cut it short, or the gate admits the call earlier.
     Woke {
         /// The current time.
         now: Timestamp,
     },
-    /// The gate admits the call before its wait is over. If the call fails, the wait continues and no retry is spent:
-    /// the attempt was the gate's.
-    AdmittedEarly {
+    /// The provider began to answer the running call.
+    Accepted,
+    /// The running call probed for all callers of its gate and failed: it spends no retry, and the call is queued again,
+    /// unless waiting cannot help.
+    ProbeFailed {
+        /// The failure and its verdict.
+        failure: Arc<ClassifiedFailure>,
+        /// The remedies that are available instead of waiting.
+        remedies: Remedies,
         /// The current time.
         now: Timestamp,
+    },
+    /// The call is held for longer than the rules accept, after this failure.
+    HoldRejected {
+        /// The last failure.
+        failure: Arc<ClassifiedFailure>,
+        /// The limit that the hold exceeds.
+        why: GiveUp,
     },
     /// Another model is asked from here on; a model that is new to this chain has all retries.
     ModelChanged {
@@ -125,6 +140,14 @@ pub struct RetryScheduled {
     pub failure: Arc<ClassifiedFailure>,
 }
 
+impl RetryScheduled {
+    /// Returns whether its time is one that the provider stated or reported.
+    pub fn is_stated(&self) -> bool {
+        let hint = self.failure.verdict.hint.as_ref();
+        hint.is_some_and(|hint| hint.authority != Authority::Guessed && hint.not_before >= self.at)
+    }
+}
+
 /// The end of a retry chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryEnded {
@@ -164,15 +187,9 @@ pub struct State {
 #[derive(Clone, Debug)]
 enum Stage {
     Idle,
-    Calling {
-        committed: bool,
-        /// The wait that continues if this call fails.
-        early_wait: Option<Wait>,
-    },
+    Calling { committed: bool },
     Waiting(Wait),
-    ApplyingRemedy {
-        failure: Arc<ClassifiedFailure>,
-    },
+    ApplyingRemedy { failure: Arc<ClassifiedFailure> },
 }
 
 /// A wait that has begun.
@@ -226,6 +243,11 @@ impl State {
         self.rules = rules;
     }
 
+    /// Returns the rules.
+    pub const fn rules(&self) -> &RetryRules {
+        &self.rules
+    }
+
     /// Returns the spending of the open chain.
     pub const fn chain(&self) -> &Chain {
         &self.chain
@@ -234,6 +256,19 @@ impl State {
     /// Returns the spending of the prompt.
     pub const fn prompt(&self) -> &Prompt {
         &self.prompt
+    }
+
+    /// Returns the position in the schedule for a failure with this cause. With quick retries, another cause begins the
+    /// schedule anew.
+    pub fn schedule_index_for(&self, cause: Cause) -> u32 {
+        let earlier = self
+            .retry_cause
+            .as_ref()
+            .map(|failure| failure.verdict.cause);
+        match self.rules.quick_retries && earlier.is_some_and(|earlier| earlier != cause) {
+            true => 0,
+            false => self.chain.schedule_index(),
+        }
     }
 
     /// Returns whether a retry chain is open.
@@ -251,42 +286,34 @@ impl State {
 pub fn step(state: &mut State, event: Event) -> Effects {
     let stage = std::mem::replace(&mut state.stage, Stage::Idle);
     match (stage, event) {
-        (Stage::Idle, Event::Started) => start_call(state, None),
-        (Stage::Calling { early_wait, .. }, Event::ContentSent) => {
-            let stage = Stage::Calling {
-                committed: true,
-                early_wait,
-            };
-            stay_in(state, stage)
+        (Stage::Idle, Event::Started) => start_call(state),
+        (Stage::Calling { .. }, Event::ContentSent) => {
+            stay_in(state, Stage::Calling { committed: true })
         }
         (Stage::Calling { .. }, Event::Succeeded) => {
             let mut effects = close_chain(state, ChainEnd::Success);
             effects.push(Effect::Settle(Outcome::Completed));
             effects
         }
-        (
-            Stage::Calling {
-                committed,
-                early_wait,
-            },
-            event @ Event::Failed { .. },
-        ) => {
+        (Stage::Calling { committed }, event @ Event::Failed { .. }) => {
             let committed = committed || is_after_content(&event);
-            on_failure(state, event, committed, early_wait)
+            on_failure(state, event, committed)
+        }
+        (Stage::Calling { committed }, event @ Event::ProbeFailed { .. }) => {
+            on_failed_probe(state, event, committed)
+        }
+        (Stage::Calling { committed: false }, Event::HoldRejected { failure, why }) => {
+            give_up(state, failure, why)
         }
         // Content that was handed on is settled: it was retracted or kept before the remedy.
         (Stage::ApplyingRemedy { .. }, event @ Event::Failed { .. }) => {
-            on_failure(state, event, false, None)
+            on_failure(state, event, false)
         }
         (Stage::Waiting(wait), Event::Woke { now }) => {
             end_wait(state, &wait, now);
-            start_call(state, None)
+            start_call(state)
         }
-        (Stage::Waiting(wait), Event::AdmittedEarly { now }) => {
-            end_wait(state, &wait, now);
-            start_call(state, Some(wait))
-        }
-        (Stage::ApplyingRemedy { .. }, Event::RemedyDone) => start_call(state, None),
+        (Stage::ApplyingRemedy { .. }, Event::RemedyDone) => start_call(state),
         (Stage::ApplyingRemedy { failure }, Event::RemedyFailed) => {
             let why = give_up_after_remedy(failure.verdict.cause);
             give_up(state, failure, why)
@@ -295,15 +322,12 @@ pub fn step(state: &mut State, event: Event) -> Effects {
             end_wait(state, &wait, now);
             cancel_retry(state, Effect::CancelSleep, wait.failure)
         }
-        (
-            stage @ Stage::Calling {
-                committed: false, ..
-            },
-            Event::HeldRetryAborted,
-        ) => match state.retry_cause.take() {
-            Some(failure) => cancel_retry(state, Effect::CancelCall, failure),
-            None => stay_in(state, stage),
-        },
+        (stage @ Stage::Calling { committed: false }, Event::HeldRetryAborted) => {
+            match state.retry_cause.take() {
+                Some(failure) => cancel_retry(state, Effect::CancelCall, failure),
+                None => stay_in(state, stage),
+            }
+        }
         (stage, Event::Aborted { now }) => abort(state, stage, now),
         (stage, event) => {
             update_budget(state, event);
@@ -328,6 +352,7 @@ fn update_budget(state: &mut State, event: Event) {
         Event::ModelChanged {
             was_used_before: false,
         } => state.chain.start_model(),
+        Event::Accepted if state.rules.quick_retries => state.chain.restart_schedule(),
         _ => {}
     }
 }
@@ -336,11 +361,12 @@ fn is_after_content(event: &Event) -> bool {
     matches!(event, Event::Failed { failure, .. } if failure.failure.phase == Phase::AfterContent)
 }
 
-/// Handles a failed call. A call that the gate admitted early costs nothing: its wait continues.
-fn on_failure(state: &mut State, event: Event, committed: bool, within: Option<Wait>) -> Effects {
+/// Handles a failed call.
+fn on_failure(state: &mut State, event: Event, committed: bool) -> Effects {
     let Event::Failed {
         failure,
         scheduled_delay,
+        is_quick,
         remedies,
         now,
     } = event
@@ -355,17 +381,9 @@ fn on_failure(state: &mut State, event: Event, committed: bool, within: Option<W
         remedies,
         now,
     };
-    if let Some(wait) = within {
-        // Where another account is free, the limit of this one need not be waited out.
-        let rotates = remedies.switch.account && failure.verdict.scope == Scope::Credential;
-        let may_wait = !committed && !rotates && failure.verdict.class() == Class::Transient;
-        if may_wait && failure.failure.retryable != Some(false) && now < wait.until {
-            return continue_wait(state, wait, now);
-        }
-    }
     let decision = decide(&state.rules, &state.chain, &state.prompt, &situation);
     let goes_on = !matches!(decision, Decision::GiveUp(_));
-    let mut effects = apply_decision(state, decision, failure, now);
+    let mut effects = apply_decision(state, decision, failure, now, is_quick);
     if committed && goes_on {
         let first = match remedies.after_content {
             AfterContent::Continue => Effect::KeepPartial,
@@ -376,12 +394,39 @@ fn on_failure(state: &mut State, event: Event, committed: bool, within: Option<W
     effects
 }
 
-fn continue_wait(state: &mut State, wait: Wait, now: Timestamp) -> Effects {
-    let (until, rest) = (wait.until, wait.until.since(now));
-    state.chain.resume_wait(rest);
-    state.prompt.reserve_sleep(rest);
-    state.stage = Stage::Waiting(Wait { since: now, ..wait });
-    Effects::from_iter([Effect::SleepUntil(until)])
+/// Handles a failed probe: its call is queued again, and waits there without a limit of the schedule. Its rules decide
+/// about everything else, with a delay of zero in place of the schedule.
+fn on_failed_probe(state: &mut State, event: Event, committed: bool) -> Effects {
+    let Event::ProbeFailed {
+        failure,
+        remedies,
+        now,
+    } = event
+    else {
+        return Effects::new();
+    };
+    // Where another account is free, the limit of this one need not be waited out.
+    let rotates = remedies.switch.account && failure.verdict.scope == Scope::Credential;
+    let may_wait = failure.verdict.class() == Class::Transient
+        && failure.failure.retryable != Some(false)
+        && !committed
+        && !rotates;
+    let is_over = |deadline: Timestamp| now > deadline;
+    if may_wait
+        && !state.prompt.cost_limit_reached()
+        && !state.prompt.deadline().is_some_and(is_over)
+    {
+        state.stage = Stage::Calling { committed: false };
+        return Effects::from_iter([Effect::Call]);
+    }
+    let event = Event::Failed {
+        failure,
+        scheduled_delay: Some(Duration::ZERO),
+        is_quick: true,
+        remedies,
+        now,
+    };
+    on_failure(state, event, committed)
 }
 
 fn apply_decision(
@@ -389,11 +434,18 @@ fn apply_decision(
     decision: Decision,
     failure: Arc<ClassifiedFailure>,
     now: Timestamp,
+    is_quick: bool,
 ) -> Effects {
     match decision {
         Decision::RetryAt(at) => {
             let delay = at.since(now);
-            state.chain.start_wait(delay);
+            let index = state.schedule_index_for(failure.verdict.cause);
+            let next_index = if is_quick {
+                index
+            } else {
+                index.saturating_add(1)
+            };
+            state.chain.start_wait(delay, next_index);
             state.prompt.reserve_sleep(delay);
             let announcement = announce_retry(state, now, at, &failure);
             let (since, until) = (now, at);
@@ -508,12 +560,8 @@ fn end_wait(state: &mut State, wait: &Wait, now: Timestamp) {
     state.prompt.settle_sleep(slept);
 }
 
-fn start_call(state: &mut State, early_wait: Option<Wait>) -> Effects {
-    let committed = false;
-    state.stage = Stage::Calling {
-        committed,
-        early_wait,
-    };
+fn start_call(state: &mut State) -> Effects {
+    state.stage = Stage::Calling { committed: false };
     Effects::from_iter([Effect::Call])
 }
 

@@ -48,6 +48,7 @@ impl Run {
         self.step(Event::Failed {
             failure,
             scheduled_delay,
+            is_quick: false,
             remedies,
             now,
         })
@@ -249,28 +250,30 @@ fn overflow_compacts_without_retry_event() {
     );
 }
 
+fn fail_probe(run: &mut Run, failure: Arc<ClassifiedFailure>, remedies: Remedies) -> Effects {
+    let now = run.now;
+    run.step(Event::ProbeFailed {
+        failure,
+        remedies,
+        now,
+    })
+}
+
 #[test]
-fn early_admission_costs_no_retry_and_wait_continues() {
+fn failed_probe_costs_no_retry_and_call_is_queued_again() {
     let mut run = Run::new("session");
-    run.step(Event::Started);
-    let effects = run.fail(overloaded(), Remedies::NONE);
-    let Some(Effect::SleepUntil(until)) = effects.last().cloned() else {
-        panic!("{effects:?}");
-    };
-    for seconds in [1, 2] {
-        let early = NOW + Duration::from_millis(seconds * 500);
-        assert_eq!(
-            run.step(Event::AdmittedEarly { now: early })[..],
-            [Effect::Call]
-        );
-        run.now = early;
-        let again = run.fail(overloaded(), Remedies::NONE);
-        assert_eq!(again[..], [Effect::SleepUntil(until)]);
+    run.fail(overloaded(), Remedies::NONE);
+    run.now = NOW + Duration::from_millis(500);
+    let now = run.now;
+    assert_eq!(run.step(Event::Woke { now })[..], [Effect::Call]);
+    let slept = run.state.chain().scheduled_sleep();
+    for _ in 0..5 {
+        let effects = fail_probe(&mut run, overloaded(), Remedies::NONE);
+        assert_eq!(effects[..], [Effect::Call]);
         assert_eq!(run.state.chain().retries(), 1);
-        assert_eq!(run.state.chain().scheduled_sleep(), until.since(NOW));
+        assert_eq!(run.state.chain().schedule_index(), 1);
+        assert_eq!(run.state.chain().scheduled_sleep(), slept);
     }
-    let early = NOW + Duration::from_millis(1500);
-    run.step(Event::AdmittedEarly { now: early });
     let ended = run.step(Event::Succeeded);
     assert!(
         matches!(&ended[0], Effect::AnnounceEnd(end) if end.success && end.attempt == 1),
@@ -279,30 +282,93 @@ fn early_admission_costs_no_retry_and_wait_continues() {
 }
 
 #[test]
-fn permanent_failure_on_early_admission_gives_up() {
+fn failed_probe_of_permanent_failure_gives_up() {
     let mut run = Run::new("session");
-    run.step(Event::Started);
-    run.fail(overloaded(), Remedies::NONE);
-    run.step(Event::AdmittedEarly { now: NOW });
-    run.now = NOW;
-    let effects = run.fail(judged(Cause::Auth, Scope::Credential), Remedies::NONE);
+    let effects = fail_probe(
+        &mut run,
+        judged(Cause::Auth, Scope::Credential),
+        Remedies::NONE,
+    );
     let settled = Effect::Settle(Outcome::Failed(GiveUp::NotRetryable));
     assert_eq!(effects.last(), Some(&settled));
 }
 
 #[test]
-fn usage_limit_on_early_admission_switches_account() {
+fn failed_probe_with_usage_limit_switches_account() {
     let mut run = Run::new("session");
-    run.fail(overloaded(), Remedies::NONE);
-    run.step(Event::AdmittedEarly { now: NOW });
-    run.now = NOW;
     let free = Remedies {
         switch: Switches::ALL,
         ..Remedies::NONE
     };
-    let effects = run.fail(judged(Cause::UsageLimit, Scope::Credential), free);
+    let effects = fail_probe(&mut run, judged(Cause::UsageLimit, Scope::Credential), free);
     let switch = Effect::Apply(Remedy::Switch(Target::Account));
     assert_eq!(effects.last(), Some(&switch), "{effects:?}");
+}
+
+#[test]
+fn rejected_hold_ends_chain_with_its_failure() {
+    let mut run = Run::new("session");
+    run.fail_and_sleep();
+    let why = GiveUp::SleepBudgetExhausted {
+        budget: Duration::from_secs(300),
+    };
+    let effects = run.step(Event::HoldRejected {
+        failure: overloaded(),
+        why,
+    });
+    let settled = Effect::Settle(Outcome::Failed(why));
+    assert!(matches!(effects[0], Effect::AnnounceEnd(_)), "{effects:?}");
+    assert_eq!(effects.last(), Some(&settled));
+}
+
+#[test]
+fn quick_retries_leave_schedule_index_and_outlast_schedule() {
+    let mut run = Run::new("gateway");
+    for retry in 1..=40 {
+        let (failure, remedies, now) = (overloaded(), Remedies::NONE, run.now);
+        let effects = run.step(Event::Failed {
+            failure,
+            scheduled_delay: Some(Duration::from_secs(8)),
+            is_quick: true,
+            remedies,
+            now,
+        });
+        let (attempt, _, at) = announced_retry(&effects);
+        assert_eq!((attempt, run.state.chain().schedule_index()), (retry, 0));
+        run.now = at;
+        run.step(Event::Woke { now: at });
+    }
+    let first = run.fail_and_sleep().unwrap();
+    assert_eq!(first.delay, Duration::from_millis(500));
+}
+
+#[test]
+fn answer_or_other_cause_begins_gateway_schedule_anew() {
+    let mut run = Run::new("gateway");
+    let mut delays = Vec::new();
+    let mut fail = |run: &mut Run, cause| {
+        let index = run.state.schedule_index_for(cause);
+        let (scheduled_delay, now) = (run.policy.delay_for(index), run.now);
+        let effects = run.step(Event::Failed {
+            failure: judged(cause, Scope::Provider),
+            scheduled_delay,
+            is_quick: false,
+            remedies: Remedies::NONE,
+            now,
+        });
+        let (_, delay, at) = announced_retry(&effects);
+        delays.push(delay.as_millis());
+        run.now = at;
+        run.step(Event::Woke { now: at });
+    };
+    for _ in 0..4 {
+        fail(&mut run, Cause::Overloaded);
+    }
+    fail(&mut run, Cause::ServerError);
+    fail(&mut run, Cause::ServerError);
+    run.step(Event::Accepted);
+    fail(&mut run, Cause::ServerError);
+    assert_eq!(delays, [500, 1000, 2000, 5000, 500, 1000, 500]);
 }
 
 #[test]
@@ -429,6 +495,7 @@ fn resumed_chain_continues_counting() {
         let failed = Event::Failed {
             failure,
             scheduled_delay,
+            is_quick: false,
             remedies,
             now,
         };
@@ -469,7 +536,7 @@ fn exhausted_chain_stays_exhausted_after_restart() {
 
 // --- all sequences ---
 
-const EVENT_KINDS: usize = 20;
+const EVENT_KINDS: usize = 22;
 
 fn event_at(index: usize, run: &Run) -> Event {
     let everything = Remedies {
@@ -483,6 +550,7 @@ fn event_at(index: usize, run: &Run) -> Event {
     let failed = |cause, scope, remedies| Event::Failed {
         failure: judged(cause, scope),
         scheduled_delay,
+        is_quick: false,
         remedies,
         now,
     };
@@ -501,34 +569,45 @@ fn event_at(index: usize, run: &Run) -> Event {
         11 => Event::RetryAborted { now },
         12 => Event::Aborted { now },
         13 => Event::Woke { now: NOW },
-        14 => {
-            let ClassifiedFailure { failure, verdict } = &*overloaded();
-            let late = Failure {
-                phase: Phase::AfterContent,
-                ..failure.clone()
-            };
-            let failure = Arc::new(ClassifiedFailure {
-                failure: late,
-                verdict: verdict.clone(),
-            });
-            Event::Failed {
-                failure,
-                scheduled_delay,
-                remedies: Remedies {
-                    after_content: AfterContent::Continue,
-                    ..everything
-                },
-                now,
-            }
-        }
-        15 => Event::AdmittedEarly { now: NOW },
+        14 => Event::Failed {
+            failure: broken_off(),
+            scheduled_delay,
+            is_quick: true,
+            remedies: Remedies {
+                after_content: AfterContent::Continue,
+                ..everything
+            },
+            now,
+        },
+        15 => Event::ProbeFailed {
+            failure: overloaded(),
+            remedies: everything,
+            now,
+        },
         16 => Event::HeldRetryAborted,
         17 => Event::ModelChanged {
             was_used_before: false,
         },
         18 => Event::PromptBudgetUpdated(run.state.prompt().clone()),
+        19 => Event::Accepted,
+        20 => Event::HoldRejected {
+            failure: overloaded(),
+            why: GiveUp::DeadlineExceeded,
+        },
         _ => Event::CostIncurred(Cost(1)),
     }
+}
+
+/// A failure after content.
+fn broken_off() -> Arc<ClassifiedFailure> {
+    let ClassifiedFailure { failure, verdict } = &*overloaded();
+    Arc::new(ClassifiedFailure {
+        failure: Failure {
+            phase: Phase::AfterContent,
+            ..failure.clone()
+        },
+        verdict: verdict.clone(),
+    })
 }
 
 /// The view of an observer of the effects; every invariant is judged from outside.
@@ -556,10 +635,15 @@ impl Observer {
         {
             self.content = true;
         }
-        if matches!(event, Event::Succeeded | Event::Failed { .. }) {
+        let ends_call = matches!(
+            event,
+            Event::Succeeded | Event::Failed { .. } | Event::ProbeFailed { .. }
+        );
+        let is_rejected = matches!(event, Event::HoldRejected { .. }) && !self.content;
+        if ends_call || is_rejected {
             self.calling = false;
         }
-        if matches!(event, Event::Woke { .. } | Event::AdmittedEarly { .. }) {
+        if matches!(event, Event::Woke { .. }) {
             self.sleeping = false;
         }
         for effect in effects {
@@ -650,9 +734,6 @@ fn explore(run: &Run, observer: &Observer, depth: usize) -> u64 {
         let effects = step(&mut run.state, event.clone());
         if let Some(Effect::SleepUntil(at)) = effects.last() {
             run.now = *at;
-        }
-        if matches!(event, Event::AdmittedEarly { .. }) {
-            run.now = NOW;
         }
         observer.check(&event, &effects, &before, &run.state);
         // An event that changed nothing leads only to sequences that are checked without it.

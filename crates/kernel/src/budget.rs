@@ -122,15 +122,14 @@ impl Chain {
         self.retries > 0
     }
 
-    pub(crate) fn start_wait(&mut self, wait: Duration) {
+    pub(crate) fn start_wait(&mut self, wait: Duration, next_index: u32) {
         self.retries = self.retries.saturating_add(1);
-        self.schedule_index = self.schedule_index.saturating_add(1);
+        self.schedule_index = next_index;
         self.sleep.reserve(wait);
     }
 
-    /// Resumes a wait that was interrupted.
-    pub(crate) fn resume_wait(&mut self, rest: Duration) {
-        self.sleep.reserve(rest);
+    pub(crate) const fn restart_schedule(&mut self) {
+        self.schedule_index = 0;
     }
 
     pub(crate) fn start_switch(&mut self) {
@@ -236,7 +235,7 @@ mod tests {
     fn switch_counts_as_retry_but_keeps_schedule_index() {
         let mut chain = Chain::default();
         chain.start_switch();
-        chain.start_wait(SECOND);
+        chain.start_wait(SECOND, 1);
         assert_eq!((chain.retries(), chain.schedule_index()), (2, 1));
     }
 

@@ -26,6 +26,11 @@ pub struct RetryRules {
     pub wait_for_reset: bool,
     /// The targets that may be switched to.
     pub may_switch: Switches,
+    /// Retries quickly, outside the schedule, while others succeed. The schedule begins anew when an answer has begun and
+    /// when the cause changes.
+    pub quick_retries: bool,
+    /// The shortest limit of a hold at the gate, however short the policy's own waits are.
+    pub min_hold: Duration,
 }
 
 impl RetryRules {
@@ -36,6 +41,8 @@ impl RetryRules {
         max_stated_wait: None,
         wait_for_reset: false,
         may_switch: Switches::NONE,
+        quick_retries: false,
+        min_hold: Duration::ZERO,
     };
 
     /// Retries as long as the caller's own schedule gives a delay.
@@ -44,16 +51,44 @@ impl RetryRules {
         may_switch: Switches::ALL,
         ..Self::NONE
     };
+
+    /// Returns the time until which a call may be held at the gate, or `None` without a limit. The limit on stated waits
+    /// counts before the sleep budget. A sleep budget counts from the beginning of the trouble; without one, attempts may
+    /// take long, and only the hold itself counts.
+    pub fn hold_limit(&self, arrived: Timestamp, held_since: Timestamp) -> Option<Timestamp> {
+        if self.retries == Some(0) {
+            return Some(held_since);
+        }
+        if self.wait_for_reset {
+            return None;
+        }
+        let longest = self
+            .max_stated_wait
+            .or(self.sleep_budget)?
+            .max(self.min_hold);
+        let since = match self.sleep_budget {
+            Some(_) => arrived.min(held_since),
+            None => held_since,
+        };
+        Some(since + longest)
+    }
 }
 
 impl From<&Policy> for RetryRules {
     fn from(policy: &Policy) -> Self {
+        // Quick retries are bounded by the sleep budget alone, not by the length of the schedule.
+        let retries = match policy.quick_retries {
+            true => policy.max_attempts.map(|attempts| attempts.get() - 1),
+            false => policy.retries(),
+        };
         Self {
-            retries: policy.retries(),
+            retries,
             sleep_budget: policy.sleep_budget,
             max_stated_wait: policy.max_stated_wait,
             wait_for_reset: policy.wait_for_reset,
             may_switch: policy.may_switch,
+            quick_retries: policy.quick_retries,
+            min_hold: Duration::ZERO,
         }
     }
 }

@@ -255,7 +255,7 @@ fn wait_for_reset_exceeds_policy_only_for_stated_times() {
 fn used(waits: &[u64]) -> Chain {
     let mut chain = Chain::default();
     for seconds in waits {
-        chain.start_wait(Duration::from_secs(*seconds));
+        chain.start_wait(Duration::from_secs(*seconds), chain.schedule_index() + 1);
         chain.end_wait(Duration::from_secs(*seconds));
     }
     chain

@@ -68,7 +68,7 @@ fn overload_switches_after_retries_and_count_resets() {
     let mut seen = Vec::new();
     for _ in 0..3 {
         seen.push(rules.should_switch_immediately(&overloaded, &chain, NOW));
-        chain.start_wait(MINUTE);
+        chain.start_wait(MINUTE, 1);
     }
     assert_eq!(seen, [false, false, true]);
     chain.start_model();

@@ -1,425 +1,471 @@
-//! The gate: what all callers of one (provider, account, model) know about its failure.
+//! Admission: decides who may call a provider while it fails, is limited, or recovers.
 //!
-//! Closed, everyone passes. The first failure opens it: everyone waits. One caller at a time probes, under a lease; when
-//! a probe succeeds, the waiters follow in the order in which they came, along a ramp that finds the provider's pace.
+//! The [`Gate`] is what all processes know together about one (provider, account, model). A failure concerns its own request
+//! until a streak of failures proves that nothing works. Then one request at a time probes, and after the recovery the
+//! queue follows at a pace that the provider accepts. A [`ProcessQueue`] holds the requests of one process.
 //!
-//! Invariants: at most one probe holds a valid lease; nobody passes before a stated time; a lone waiter keeps its own
-//! schedule; a report that carries an old token changes nothing but the stated time; the state is a few numbers,
-//! however many wait.
-//! Not here: who waits (see [`Queue`]), where the state is kept (see the store) and who polls it (see the engine).
+//! Invariants: no clock, no randomness, no I/O; at most one probe holds a valid lease; nobody calls before a stated time
+//! that binds the account; two requests never take a gate down. Not here: a request's own schedule (see `policy`).
 
-pub mod admission;
+mod evidence;
+mod grant;
+mod key;
+mod outcome;
 mod pace;
-mod queue;
-mod report;
+mod process;
+mod rules;
+mod summary;
+mod trial;
 
-pub use queue::Queue;
-pub use report::Report;
+#[cfg(test)]
+mod tests;
+
+pub use evidence::{
+    Call, Evidence, GateFailure, Pass, ProbeOutcome, Report, RequestId, RequestRecord,
+    StreakReport, Urgency,
+};
+pub use grant::{Candidate, Grant, QueueSummary};
+pub use key::{gate_key, gate_key_account, key_account};
+pub use outcome::{CallOutcome, concerns_others};
+pub use pace::Slots;
+pub use process::{Action, ProcessQueue, Sync, SyncReply, has_moved};
 
 use crate::Timestamp;
-use pace::{MIN_RATE, PaceEstimate, Ramp, Rate, Refusal};
+use pace::{KnownPace, Pace, PaceContext};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use trial::LoadTrial;
 
-/// How the gate probes and ramps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Config {
-    /// Probe for a lone waiter too, instead of leaving it to its own schedule.
-    pub probe_for_one: bool,
-    /// How long a probe may go without a sign of life.
-    pub lease: Duration,
+/// The kind of a gate's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Calls succeed, perhaps not all: everybody may call.
+    Flowing,
+    /// Nothing works, or a stated time binds all: one request at a time probes.
+    Down,
+    /// Calls work, but in order of arrival and at a rate.
+    Paced,
 }
 
-impl Default for Config {
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+enum State {
+    Flowing {
+        refusal_score: f64,
+        /// The score of failures that are not refusals, and the time since which it is high.
+        overload_score: f64,
+        overloaded_since: Timestamp,
+    },
+    Down(Down),
+    Paced(Pace),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Down {
+    since: Timestamp,
+    probe_at: Timestamp,
+    failed_probes: u32,
+    /// The end of the lease of the running probe.
+    leased_until: Option<Timestamp>,
+    /// The rate of the pace that the outage ended.
+    previous_rate: Option<f64>,
+}
+
+/// Failures with no success of a call that began since the first of them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Streak {
+    began: Timestamp,
+    failures: f64,
+    stated: Option<Timestamp>,
+}
+
+/// A false alarm, which makes the gate more careful for some time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Caution {
+    factor: u32,
+    since: Timestamp,
+}
+
+/// The shared state of one gate: some thirty numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gate {
+    state: State,
+    /// Rises with every change of the state and with every probe.
+    version: u64,
+    success_share: f64,
+    streak: Option<Streak>,
+    last_success_began: Option<Timestamp>,
+    /// The latest stated time that binds everybody.
+    not_before: Timestamp,
+    known: KnownPace,
+    trial: LoadTrial,
+    caution: Option<Caution>,
+    /// The number of times that the gate went down.
+    downs: u32,
+}
+
+impl Default for Gate {
     fn default() -> Self {
         Self {
-            probe_for_one: false,
-            lease: Duration::from_secs(60),
+            state: State::flowing(Timestamp::default()),
+            version: 0,
+            success_share: rules::INITIAL_SUCCESS_SHARE,
+            streak: None,
+            last_success_began: None,
+            not_before: Timestamp::default(),
+            known: KnownPace::default(),
+            trial: LoadTrial::default(),
+            caution: None,
+            downs: 0,
         }
     }
 }
 
-const FIRST_PROBE_DELAY: Duration = Duration::from_secs(2);
-const MAX_PROBE_GAP: Duration = Duration::from_secs(15);
-/// Each waiter in line stands by this long for the one before it, which may have died.
-const STANDBY_INTERVAL: Duration = Duration::from_secs(2);
-/// Nobody stands by for more than these, however many are ahead: after a crash all may be dead.
-const MAX_STANDBY_AHEAD: u32 = 5;
-
-const REOPEN_AFTER_FAILURES: u32 = 3;
-
-/// Who waits. Chosen by the caller, unique among those who share the gate.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct WaiterId(pub String);
-
-/// The right to make one call; handed back with its result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pass {
-    token: u64,
-    /// The rate of the ramp when the call was let through.
-    rate: Rate,
-}
-
-/// One caller in line. It keeps its `id` and `since` for as long as it waits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waiter {
-    /// Who it is.
-    pub id: WaiterId,
-    /// When its trouble began; who came first goes first.
-    pub since: Timestamp,
-    /// When its own schedule would have it try again.
-    pub own_wake: Timestamp,
-    /// When its prompt must be over.
-    pub deadline: Option<Timestamp>,
-    /// How many calls of its process it stands for, itself included; `None` means that it stands for itself and keeps
-    /// its own schedule. A crowd of one has none: the gate probes for it.
-    #[serde(default, rename = "crowd")]
-    pub batch: Option<u32>,
-}
-
-impl Waiter {
-    /// How many calls wait with it, itself included.
-    pub fn count(&self) -> u32 {
-        self.batch.unwrap_or(1).max(1)
-    }
-
-    /// Who is left in line when one call of its crowd was let through.
-    #[must_use]
-    pub fn remaining_batch(&self) -> Option<Self> {
-        let left = self.batch?.checked_sub(1).filter(|left| *left > 0)?;
-        Some(Self {
-            batch: Some(left),
-            ..self.clone()
-        })
+impl State {
+    const fn flowing(now: Timestamp) -> Self {
+        Self::Flowing {
+            refusal_score: 0.0,
+            overload_score: 0.0,
+            overloaded_since: now,
+        }
     }
 }
 
-/// Where a caller stands, as whoever keeps the line knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueuePosition {
-    /// How many are ahead of it.
-    pub ahead: u32,
-    /// How many are in line, itself included.
-    pub waiting: u32,
-}
-
-/// The gate's answer to a caller that wants to make a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GateReply {
-    /// Make the call.
-    Proceed(Pass),
-    /// Make the call; everyone waits for its result.
-    Probe(Pass),
-    /// Wait, and ask again then or when the gate changes.
-    Hold(Timestamp),
-    /// The caller's deadline has passed.
-    DeadlineExceeded,
-}
-
-/// The shared state of one gate.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gate {
-    config: Config,
-    stage: Stage,
-    /// Rises with every change of stage, so that a report can be told from an old one.
-    token: u64,
-    /// The latest time that the provider stated.
-    not_before: Timestamp,
-    learnt: PaceEstimate,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-enum Stage {
-    #[default]
-    Closed,
-    Open(Open),
-    HalfOpen {
-        open: Open,
-        expires: Timestamp,
-    },
-    Ramp(Ramp),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Open {
-    opened: Timestamp,
-    next_probe: Timestamp,
-    probes: u32,
-    /// Where the next ramp begins.
-    rate: Rate,
-}
-
-// --- asking ---
+// --- What the gate knows ---
 
 impl Gate {
-    /// A closed gate.
-    pub fn new(config: Config) -> Self {
-        Self {
-            config,
-            ..Self::default()
+    /// Returns the kind of its state.
+    pub const fn mode(&self) -> Mode {
+        match self.state {
+            State::Flowing { .. } => Mode::Flowing,
+            State::Down(_) => Mode::Down,
+            State::Paced(_) => Mode::Paced,
         }
     }
 
-    /// Asks to make a call, from a place in line. Whoever is let through has left the line (the rest of its crowd stays),
-    /// and so have those ahead of it unless the gate was closed: they did not come when it was their turn, and are back
-    /// when they ask again.
-    pub fn request_pass(
-        &mut self,
-        waiter: &Waiter,
-        place: QueuePosition,
-        now: Timestamp,
-    ) -> GateReply {
-        let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
-        if waiter.deadline.is_some() && now >= deadline {
-            return GateReply::DeadlineExceeded;
-        }
-        if place.waiting <= 1 {
-            self.close_if_calm(now);
-        }
-        let turn = self.turn_time(waiter, place);
-        if now >= turn || self.is_closed() {
-            return self.admit(now);
-        }
-        if let Stage::Ramp(ramp) = &mut self.stage {
-            ramp.record_wait(turn.since(now), now);
-        }
-        GateReply::Hold(turn.min(deadline))
+    /// Returns a number that rises with every change of the state.
+    pub const fn version(&self) -> u64 {
+        self.version
     }
 
-    /// When a caller in line should ask: its own time if it is alone, else the time that the gate gives it.
-    pub fn wake_time(&self, waiter: &Waiter, place: QueuePosition) -> Timestamp {
-        let deadline = waiter.deadline.unwrap_or(Timestamp::LATEST);
-        self.turn_time(waiter, place).min(deadline)
+    /// Returns the share of calls that succeed, between 0 and 1.
+    pub const fn success_share(&self) -> f64 {
+        self.success_share
     }
 
-    /// The right to make a call, if everyone may pass.
-    pub fn pass_if_closed(&self) -> Option<Pass> {
-        self.is_closed().then(|| self.pass(0))
-    }
-
-    /// The latest time that the provider stated.
+    /// Returns the latest stated time that binds everybody.
     pub const fn not_before(&self) -> Timestamp {
         self.not_before
     }
 
-    /// Whether everyone may pass.
-    pub fn is_closed(&self) -> bool {
-        self.stage == Stage::Closed
-    }
-
-    /// When it is the turn of whoever has this place in line.
-    fn turn_time(&self, waiter: &Waiter, place: QueuePosition) -> Timestamp {
-        let own_wake = waiter.own_wake;
-        let standby = STANDBY_INTERVAL * place.ahead.min(MAX_STANDBY_AHEAD);
-        let alone = place.waiting == 1 && waiter.batch.is_none() && !self.config.probe_for_one;
-        let allowed = |time: Timestamp| time.max(self.not_before);
-        match &self.stage {
-            Stage::Closed => own_wake,
-            // An own time from before the gate opened was held back for others and says nothing now.
-            Stage::Open(open) if alone && own_wake >= open.opened => allowed(own_wake),
-            Stage::Open(open) => allowed(open.next_probe) + standby,
-            Stage::HalfOpen { expires, .. } => allowed(*expires) + standby,
-            // A failure within the ramp is its own, as long as nobody else waits.
-            Stage::Ramp(ramp) if alone && waiter.since > ramp.began => {
-                ramp.slot_time(place.ahead, self.not_before).max(own_wake)
-            }
-            Stage::Ramp(ramp) => ramp.slot_time(place.ahead, self.not_before),
+    /// Returns the time since which the gate is down, and that of the next probe.
+    pub const fn outage(&self) -> Option<(Timestamp, Timestamp)> {
+        match &self.state {
+            State::Down(down) => Some((down.since, down.probe_at)),
+            State::Flowing { .. } | State::Paced(_) => None,
         }
     }
 
-    fn admit(&mut self, now: Timestamp) -> GateReply {
-        match &mut self.stage {
-            Stage::Closed => GateReply::Proceed(self.pass(0)),
-            Stage::Ramp(ramp) => {
-                let rate = ramp.rate;
-                ramp.take_slot(now);
-                GateReply::Proceed(self.pass(rate))
-            }
-            Stage::Open(open) | Stage::HalfOpen { open, .. } => {
-                let (open, expires) = (*open, now + self.config.lease);
-                self.enter(Stage::HalfOpen { open, expires });
-                GateReply::Probe(self.pass(open.rate))
-            }
+    /// Returns the rate of a paced queue, in calls per second.
+    pub const fn rate(&self) -> Option<f64> {
+        match &self.state {
+            State::Paced(pace) => Some(pace.rate),
+            State::Flowing { .. } | State::Down(_) => None,
         }
     }
 
-    fn pass(&self, rate: Rate) -> Pass {
-        Pass {
-            token: self.token,
-            rate,
-        }
+    /// Returns how often the gate went down.
+    pub const fn downs(&self) -> u32 {
+        self.downs
     }
-}
 
-// --- reporting ---
+    /// Returns whether everybody may call now.
+    pub fn is_open(&self, now: Timestamp) -> bool {
+        self.mode() == Mode::Flowing && self.not_before <= now
+    }
 
-impl Gate {
-    /// A call that the gate let pass met the trouble that the gate is about.
-    pub fn record_failure(&mut self, pass: Pass, stated: Option<Timestamp>, now: Timestamp) {
-        let current = pass.token == self.token;
-        // A stated time holds even when it comes late, unless all is well again.
-        if current || self.stage != Stage::Closed {
-            self.not_before = self.not_before.max(stated.unwrap_or_default());
-        }
-        if !current {
-            return;
-        }
-        match &mut self.stage {
-            Stage::Closed => self.open(0, self.learnt.rate_after_brief_failure(), now),
-            Stage::Open(_) => {}
-            Stage::HalfOpen { open, .. } => {
-                let probes = open.probes.saturating_add(1);
-                let rate = open.rate.min(self.learnt.rate_after_outage());
-                self.open(probes, rate, now);
-            }
-            Stage::Ramp(ramp) => {
-                let refusal = Refusal {
-                    rate: pass.rate,
-                    has_stated_time: stated.is_some(),
-                };
-                ramp.record_refusal(refusal, &mut self.learnt, now);
-                if ramp.failures_in_a_row >= REOPEN_AFTER_FAILURES {
-                    let rate = (ramp.rate / 2).max(MIN_RATE);
-                    self.open(0, rate, now);
-                }
-            }
+    pub(crate) fn streak_began(&self) -> Option<Timestamp> {
+        self.streak.map(|streak| streak.began)
+    }
+
+    pub(crate) const fn last_success_began(&self) -> Option<Timestamp> {
+        self.last_success_began
+    }
+
+    /// Returns the length of a streak that takes the gate down.
+    pub(crate) fn streak_limit(&self, now: Timestamp) -> f64 {
+        let factor = f64::from(self.caution_factor(now));
+        (rules::streak_limit(self.success_share) * factor).min(rules::MAX_STREAK)
+    }
+
+    fn caution_factor(&self, now: Timestamp) -> u32 {
+        match self.caution {
+            Some(caution) if now.since(caution.since) <= rules::CAUTION_PERIOD => caution.factor,
+            _ => 1,
         }
     }
 
-    /// So many calls that nobody asked for were accepted since this was last told: whoever finds the gate closed need
-    /// not ask, but a gate that is told every ten seconds or so knows where its next ramp may begin.
-    pub fn record_accepted(&mut self, calls: u32, now: Timestamp) {
-        if self.is_closed() {
-            self.learnt.count_accepted(calls, now);
-        }
-    }
-
-    /// Someone waits because of a failure that the gate could not be told of when it happened.
-    pub fn record_missed_failure(&mut self, now: Timestamp) {
-        if self.is_closed() {
-            self.open(0, self.learnt.rate_after_outage(), now);
-        }
-    }
-
-    /// A call that the gate let pass was accepted by the provider, while so many are in line.
-    pub fn record_success(&mut self, pass: Pass, waiting: u32, now: Timestamp) {
-        if pass.token != self.token {
-            return;
-        }
-        match &mut self.stage {
-            Stage::Closed => self.learnt.count_accepted(1, now),
-            Stage::Open(_) => {}
-            Stage::HalfOpen { open, .. } => {
-                let ramp = Ramp::begin(open.rate, now);
-                self.enter(Stage::Ramp(ramp));
-                if waiting == 0 {
-                    self.close(now);
-                }
-            }
-            Stage::Ramp(ramp) => {
-                ramp.record_success(waiting, &mut self.learnt, now);
-                if waiting == 0 {
-                    self.close_if_calm(now);
-                }
-            }
-        }
-    }
-
-    /// Closes a gate whose ramp nobody needs any more.
-    fn close_if_calm(&mut self, now: Timestamp) {
-        if matches!(&self.stage, Stage::Ramp(ramp) if ramp.is_calm(now)) {
-            self.close(now);
-        }
-    }
-
-    fn close(&mut self, now: Timestamp) {
-        if now >= self.not_before {
-            self.not_before = Timestamp::default();
-            self.learnt.restart_count(now);
-            self.enter(Stage::Closed);
-        }
-    }
-
-    /// The holder of a probe is alive; `false` when its lease is not the valid one any more.
-    pub fn renew_lease(&mut self, pass: Pass, now: Timestamp) -> bool {
-        match &mut self.stage {
-            Stage::HalfOpen { expires, .. } if pass.token == self.token => {
-                *expires = now + self.config.lease;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// The provider answered somebody who had not asked the gate: whatever it stated is over.
-    pub fn record_recovery(&mut self, waiting: u32, now: Timestamp) {
-        self.not_before = Timestamp::default();
-        if let Stage::Open(open) | Stage::HalfOpen { open, .. } = &self.stage {
-            let ramp = Ramp::begin(open.rate, now);
-            self.enter(Stage::Ramp(ramp));
-        }
-        if waiting == 0 && !self.is_closed() {
-            self.close(now);
-        }
-    }
-
-    /// The gate as it can be at that time: a clock that was wrong may have left times that never come.
+    /// Returns the gate with times that a clock which was set back has left in the future moved to what the rules allow.
     #[must_use]
     pub fn with_times_clamped(mut self, now: Timestamp) -> Self {
-        let lease = self.config.lease;
-        let sane = |open: &mut Open| {
-            open.opened = open.opened.min(now);
-            open.next_probe = open.next_probe.min(now + MAX_PROBE_GAP);
-        };
-        match &mut self.stage {
-            Stage::Closed | Stage::Ramp(_) => {}
-            Stage::Open(open) => sane(open),
-            Stage::HalfOpen { open, expires } => {
-                sane(open);
-                *expires = (*expires).min(now + lease);
+        match &mut self.state {
+            State::Flowing {
+                overloaded_since, ..
+            } => {
+                *overloaded_since = (*overloaded_since).min(now);
             }
+            State::Down(down) => {
+                down.since = down.since.min(now);
+                let latest = now + rules::probe_gap(u32::MAX, 1.0);
+                down.probe_at = down.probe_at.min(latest.max(self.not_before));
+                let lease = now + rules::PROBE_LEASE;
+                down.leased_until = down.leased_until.map(|until| until.min(lease));
+            }
+            State::Paced(pace) => pace.clamp_times(now),
         }
+        if let Some(streak) = &mut self.streak {
+            streak.began = streak.began.min(now);
+        }
+        if let Some(caution) = &mut self.caution {
+            caution.since = caution.since.min(now);
+        }
+        self.last_success_began = self.last_success_began.map(|began| began.min(now));
+        self.known.clamp_times(now);
+        self.trial.clamp_times(now);
         self
     }
 
-    /// A probe was given up before it could show anything: the next may probe at once.
-    pub fn abandon_probe(&mut self, pass: Pass, now: Timestamp) {
-        if let Stage::HalfOpen { open, .. } = &self.stage
-            && pass.token == self.token
-        {
-            let next_probe = now;
-            let open = Open {
-                next_probe,
-                ..*open
+    /// Takes over what a process has learned without the store, if it knows of a failure and this gate knows of no later
+    /// success.
+    pub fn rejoin(&mut self, own: &Self) {
+        let knows_later = self.last_success_began > own.last_success_began;
+        if self.mode() == Mode::Flowing && own.mode() != Mode::Flowing && !knows_later {
+            let version = self.version.max(own.version) + 1;
+            *self = Self {
+                version,
+                ..own.clone()
             };
-            self.enter(Stage::Open(open));
         }
     }
 
-    fn open(&mut self, probes: u32, rate: Rate, now: Timestamp) {
-        self.enter(Stage::Open(Open {
-            opened: now,
-            next_probe: now + probe_gap(probes),
-            probes,
-            rate,
-        }));
+    /// Returns a gate that knows nothing, as the successor of this one.
+    #[must_use]
+    pub fn forgotten(&self) -> Self {
+        Self {
+            version: self.version + 1,
+            ..Self::default()
+        }
     }
 
-    fn enter(&mut self, stage: Stage) {
-        self.stage = stage;
-        self.token += 1;
+    /// Lets nobody call before that time.
+    pub(crate) fn bind(&mut self, stated: Timestamp) {
+        self.not_before = self.not_before.max(stated);
+    }
+
+    /// Makes the gate one of a single process that has lost the others: it gets its part of the known pace, and nobody else's
+    /// probe is waited for.
+    pub fn detach(&mut self, processes: u32) {
+        self.known.rate /= f64::from(processes.max(1));
+        if let State::Down(down) = &mut self.state {
+            down.leased_until = None;
+        }
     }
 }
 
-/// The pause before a probe: 2 s, each 1.6 times the one before, at most 15 s.
-fn probe_gap(probes: u32) -> Duration {
-    let mut gap = FIRST_PROBE_DELAY;
-    for _ in 0..probes.min(8) {
-        gap = gap * 8 / 5;
+// --- Evidence ---
+
+impl Gate {
+    /// Merges the report of a process and returns the permission for its queue, if it has one.
+    pub fn sync(&mut self, report: &Report, queue: &QueueSummary, now: Timestamp) -> Option<Grant> {
+        self.merge(report, queue.fleet_waiting, now);
+        (queue.wanted > 0).then(|| self.grant(queue, now))
     }
-    gap.min(MAX_PROBE_GAP)
+
+    fn merge(&mut self, report: &Report, waiting: u32, now: Timestamp) {
+        if let Some(reset) = report.account_reset.filter(|reset| *reset > now) {
+            self.not_before = self.not_before.max(reset);
+            if self.mode() != Mode::Down {
+                self.go_down(now);
+            }
+            if let State::Down(down) = &mut self.state {
+                down.probe_at = down.probe_at.max(self.not_before);
+            }
+        }
+        self.learn_share(report);
+        self.learn_streak(report);
+        match self.state {
+            State::Down(_) => self.known.restart(now),
+            State::Flowing { .. } | State::Paced(_) => self.known.count(report.completions, now),
+        }
+        let is_streak_full = self
+            .streak
+            .is_some_and(|streak| streak.failures >= self.streak_limit(now));
+        match self.state {
+            State::Down(down) => self.merge_down(down, report, waiting, now),
+            _ if is_streak_full => self.go_down(now),
+            State::Flowing { .. } => self.merge_flowing(report, now),
+            State::Paced(pace) => self.merge_paced(pace, report, waiting, now),
+        }
+    }
+
+    /// Failures enter the success share only when a success settles them, so an outage does not teach that failing is normal.
+    fn learn_share(&mut self, report: &Report) {
+        let results = report.successes.saturating_add(report.settled_failures);
+        if results == 0 || self.trial.is_running() {
+            return;
+        }
+        let share = f64::from(report.successes) / f64::from(results);
+        let kept = (1.0 - rules::SHARE_WEIGHT).powf(f64::from(results));
+        self.success_share += (share - self.success_share) * (1.0 - kept);
+    }
+
+    fn learn_streak(&mut self, report: &Report) {
+        self.last_success_began = self.last_success_began.max(report.last_success_began);
+        if self
+            .streak
+            .is_some_and(|streak| self.last_success_began >= Some(streak.began))
+        {
+            self.streak = None;
+        }
+        if let Some(new) = report.streak
+            && Some(new.began) >= self.last_success_began
+        {
+            let streak = self.streak.get_or_insert(Streak {
+                began: new.began,
+                failures: 0.0,
+                stated: None,
+            });
+            streak.failures += new.failures;
+            streak.stated = streak.stated.max(new.stated);
+        }
+    }
+
+    fn merge_flowing(&mut self, report: &Report, now: Timestamp) {
+        let State::Flowing {
+            refusal_score,
+            overload_score,
+            overloaded_since,
+        } = &mut self.state
+        else {
+            return;
+        };
+        let successes = f64::from(report.successes);
+        let tolerated = rules::TOLERATED_REFUSALS * successes;
+        *refusal_score = (*refusal_score + report.excess_refusals - tolerated).max(0.0);
+        let is_refused_often =
+            report.is_refused_often || *refusal_score >= rules::MAX_REFUSAL_SCORE;
+        // Before the pace is measured, a burst may have met refusals alone so far; a process that was only refused has not.
+        let is_only_refused = report.is_refused_often && self.last_success_began.is_none();
+        let is_known = self.known.is_measured() || is_only_refused;
+        if is_refused_often && is_known {
+            let rate = report.recent_rate.max(self.known.at_least_current(now));
+            return self.go_paced(rate, true, now);
+        }
+        let failures = report.settled_failures.saturating_sub(report.refusals);
+        *overload_score = (*overload_score + f64::from(failures) - successes / 3.0).max(0.0);
+        if *overload_score < rules::TRIAL_SCORE {
+            *overloaded_since = now;
+        }
+        let accepted = self.known.latest() * self.success_share;
+        if now.since(*overloaded_since) >= rules::TRIAL_AFTER
+            && self.trial.may_start(now)
+            && accepted >= rules::INITIAL_RATE
+            && report.usual_latency <= rules::MAX_TRIAL_LATENCY
+        {
+            self.go_paced(accepted, true, now);
+            self.trial.start(self.success_share);
+        }
+    }
+
+    fn merge_down(&mut self, mut down: Down, report: &Report, waiting: u32, now: Timestamp) {
+        if report.is_refuted {
+            let is_false_alarm = now.since(down.since) <= rules::FALSE_ALARM_PERIOD;
+            return self.recover(down, is_false_alarm, waiting, now);
+        }
+        let Some((lease, outcome)) = report.probe else {
+            return;
+        };
+        if lease != self.version {
+            return;
+        }
+        down.leased_until = None;
+        match outcome {
+            ProbeOutcome::Succeeded => return self.recover(down, false, waiting, now),
+            ProbeOutcome::Abandoned => down.probe_at = now,
+            ProbeOutcome::Failed(stated) => {
+                down.failed_probes = down.failed_probes.saturating_add(1);
+                self.not_before = self.not_before.max(stated.unwrap_or_default());
+                let next = now + rules::probe_gap(down.failed_probes, self.success_share);
+                down.probe_at = next.max(self.not_before);
+            }
+        }
+        self.enter(State::Down(down));
+    }
+
+    fn merge_paced(&mut self, mut pace: Pace, report: &Report, waiting: u32, now: Timestamp) {
+        if self.trial.judge(report, pace.began, now) {
+            return self.enter(State::flowing(now));
+        }
+        let context = PaceContext {
+            success_share: self.success_share,
+            waiting,
+            now,
+        };
+        let is_calm = pace.merge(report, &self.trial, &mut self.known, &context);
+        self.state = State::Paced(pace);
+        if is_calm {
+            self.trial.reset();
+            self.streak = None;
+            self.enter(State::flowing(now));
+        }
+    }
 }
 
-#[cfg(test)]
-#[path = "gate_tests.rs"]
-mod tests;
+// --- Changes of the state ---
+
+impl Gate {
+    fn enter(&mut self, state: State) {
+        self.state = state;
+        self.version += 1;
+    }
+
+    fn go_down(&mut self, now: Timestamp) {
+        self.trial.reset();
+        let stated = self.streak.and_then(|streak| streak.stated);
+        self.not_before = self.not_before.max(stated.unwrap_or_default());
+        let probe_at = now + rules::probe_gap(0, 1.0);
+        let down = Down {
+            since: now,
+            probe_at: probe_at.max(self.not_before),
+            failed_probes: 0,
+            leased_until: None,
+            previous_rate: self.rate(),
+        };
+        self.downs = self.downs.saturating_add(1);
+        self.enter(State::Down(down));
+    }
+
+    fn go_paced(&mut self, rate: f64, is_refused: bool, now: Timestamp) {
+        self.trial.reset();
+        self.enter(State::Paced(Pace::new(rate, is_refused, now)));
+    }
+
+    fn recover(&mut self, down: Down, is_false_alarm: bool, waiting: u32, now: Timestamp) {
+        self.streak = None;
+        self.not_before = Timestamp::default();
+        if is_false_alarm {
+            self.caution = Some(Caution {
+                factor: (self.caution_factor(now) * 2).min(rules::MAX_CAUTION),
+                since: now,
+            });
+        }
+        match down.previous_rate {
+            Some(rate) if is_false_alarm => return self.go_paced(rate, true, now),
+            _ => {}
+        }
+        let burst = rules::INITIAL_RATE.max(self.known.rate * rules::BURST);
+        if is_false_alarm || f64::from(waiting) <= burst {
+            self.enter(State::flowing(now));
+        } else {
+            self.go_paced(self.known.initial_rate(), false, now);
+        }
+    }
+}

@@ -93,6 +93,8 @@ pub struct Policy {
     pub wait_for_reset: bool,
     /// The targets that may be switched to instead of waiting.
     pub may_switch: Switches,
+    /// Retries quickly, outside the schedule, while other requests of the same gate succeed.
+    pub quick_retries: bool,
 }
 
 impl Policy {

@@ -9,7 +9,6 @@ mod compress;
 mod content;
 mod conversation;
 mod error_response;
-pub mod load_simulation;
 mod log;
 mod plan;
 mod playback;

@@ -84,7 +84,12 @@ enum FaultSchedule {
     /// Applies until the request is smaller.
     Overflow,
     /// Applies forever, at random.
-    Flaky { share: f64, rng: fastrand::Rng },
+    Flaky {
+        share: f64,
+        /// Failed calls are refused with this wait, instead of failing in different ways.
+        refusal: Option<Duration>,
+        rng: fastrand::Rng,
+    },
     /// Applies to the first calls of each request.
     FailsEach { times: u32, calls: CallCounts },
     /// Applies until its time has passed: a share of calls fails, and all others are held.
@@ -180,7 +185,11 @@ impl FaultSchedule {
                 let overflowed = *memory.overflow_bytes.get_or_insert(size);
                 (size >= overflowed).then_some(Action::ProviderError(ProviderError::Overflow))
             }
-            Self::Flaky { share, rng } => Some(flaky_action(*share, rng)),
+            Self::Flaky {
+                share,
+                refusal,
+                rng,
+            } => Some(flaky_action(*share, *refusal, now, rng)),
             Self::FailsEach { times, calls } => Some(fail_if(calls.count(hash(body)) < *times)),
             Self::Brownout {
                 wait,
@@ -201,9 +210,21 @@ impl FaultSchedule {
     }
 }
 
-fn flaky_action(share: f64, rng: &mut fastrand::Rng) -> Action {
+fn flaky_action(
+    share: f64,
+    refusal: Option<Duration>,
+    now: Timestamp,
+    rng: &mut fastrand::Rng,
+) -> Action {
     if rng.f64() >= share {
         return Action::Answer;
+    }
+    if let Some(wait) = refusal {
+        return Action::RateLimit {
+            wait,
+            until: now + wait,
+            form: HintForm::default(),
+        };
     }
     match rng.u8(..3) {
         0 => Action::ProviderError(ProviderError::Overloaded),

@@ -1,30 +1,26 @@
-//! Many agents, one provider and an outage, played in virtual time on the kernel that users run.
+//! Simulates clients under partial failure, in virtual time: a provider that fails, refuses or hangs, and processes that
+//! retry and admit their requests with the code that runs in production, beside clients that retry on their own.
 //!
-//! A [`Scenario`] says what happens, a [`Strategy`] what the agents do about it, [`run`] gives the [`Metrics`]. The
-//! gate, the reducer, the policies and the classifier are the real ones; agents, provider and store are pretended.
+//! The gate, its queue, the recovery of a request and the policies are the kernel's; clients, provider and store are
+//! simulated. A [`World`] is one run; a [`Scenario`] describes one, and [`run`] returns its [`Metrics`].
 //!
-//! Invariant: all chance comes from the scenario's seed, all time from its events. The same seed gives the same trace.
-//! Not here: tables and pictures (see the app).
+//! Invariant: one seed gives one run. Not here: real sockets, tables and pictures (see the app).
 
-mod agent;
-mod event_queue;
+mod clients;
 mod metrics;
 mod provider;
+mod requests;
 mod scenario;
-mod shared_state;
-mod simulator;
+mod store;
 mod strategy;
-
-pub use metrics::Metrics;
-pub use scenario::{Error, Scenario};
-pub use strategy::Strategy;
-
-/// Plays the scenario with that strategy to its end.
-pub fn run(scenario: &Scenario, strategy: &Strategy) -> Result<Metrics, Error> {
-    scenario.check()?;
-    Ok(simulator::Simulator::new(scenario, strategy).run())
-}
+mod world;
 
 #[cfg(test)]
-#[path = "simulation_tests.rs"]
 mod tests;
+
+pub use clients::Clients;
+pub use metrics::{Blackout, Metrics};
+pub use provider::{Fault, FaultContext, FaultKind, Provider, Treatment};
+pub use scenario::{Error, Flap, Scenario, run};
+pub use strategy::Strategy;
+pub use world::{CallResult, LoggedCall, Success, World};

@@ -1,6 +1,6 @@
 //! Blocks on accounts, shared by all processes.
 
-use crate::queue::millis;
+use crate::time::millis;
 use crate::{Error, Store};
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::{Block, Blocks};

@@ -20,7 +20,11 @@ pub(crate) struct Format {
 
 /// Shared provider state. It can be learned again, so no write waits for the disk.
 pub(crate) const SHARED_STATE: Format = Format {
-    migrations: &[include_str!("schema/1.sql"), include_str!("schema/2.sql")],
+    migrations: &[
+        include_str!("schema/1.sql"),
+        include_str!("schema/2.sql"),
+        include_str!("schema/3.sql"),
+    ],
     pragmas: "PRAGMA synchronous = normal",
     busy_timeout: Duration::from_secs(2),
 };

@@ -1,159 +1,196 @@
-//! Gates and the lines before them: read, changed and written back in one transaction.
+//! Gates and the queues of the processes before them: read, changed and written back in one transaction.
 
-use crate::queue::{self, millis};
+use crate::time::{millis, timestamp};
 use crate::{Error, Store};
 use outlast_kernel::Timestamp;
-use outlast_kernel::gate::{Gate, GateReply, Queue, Report, Waiter, WaiterId};
+use outlast_kernel::gate::{Gate, QueueSummary, Sync, SyncReply};
 use outlast_kernel::verdict::Cause;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
 
-/// A gate that has been quiet for this long is forgotten; its fences are then of no use to anybody.
+/// A gate that did not change for this long is forgotten.
 const GATE_RETENTION: Duration = Duration::from_secs(7 * 86_400);
+/// A process that was silent for this long waits no more.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Only processes that were heard of within this time keep younger requests of others waiting.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A gate and the line before it, as they were just now.
-#[derive(Clone, Debug, Default)]
+/// A gate as all processes know it.
+#[derive(Clone, Debug)]
 pub struct GateSnapshot {
     /// The gate.
     pub gate: Gate,
-    /// Who waits.
-    pub queue: Queue,
-    /// What went wrong last.
+    /// The number of requests that wait before it, over all processes.
+    pub waiting: u32,
+    /// The cause of its last failure.
     pub cause: Option<Cause>,
 }
 
+/// One exchange of a process with a gate.
+#[derive(Clone, Debug)]
+pub struct GateExchange {
+    /// The gate.
+    pub key: String,
+    /// The process.
+    pub process: String,
+    /// Its news, and its queue.
+    pub sync: Sync,
+    /// The cause of its last failure, if there was one since the last exchange.
+    pub cause: Option<Cause>,
+    /// The process's own gate, if it had to do without the store until now.
+    pub own_gate: Option<Gate>,
+}
+
 impl Store {
-    /// Asks a gate for a caller; the answer comes with the gate as it then is.
-    pub async fn request_pass(
+    /// Merges the news of a process into a gate; returns the reply, and the number of processes that share the gate.
+    pub async fn sync_gate(
         &self,
-        key: &str,
-        waiter: Waiter,
+        exchange: GateExchange,
         now: Timestamp,
-    ) -> Result<(GateReply, Gate), Error> {
-        self.with_gate(key, now, move |connection, key, gate| {
-            let everyone_passes = gate.is_closed();
-            queue::join(connection, key, &waiter, now)?;
-            let place = queue::position(connection, key, &waiter)?;
-            let answer = gate.request_pass(&waiter, place, now);
-            match answer {
-                GateReply::Hold(_) => {}
-                GateReply::DeadlineExceeded => queue::leave(connection, key, &waiter)?,
-                GateReply::Proceed(_) | GateReply::Probe(_) => {
-                    if everyone_passes {
-                        queue::leave(connection, key, &waiter)?;
-                    } else {
-                        queue::leave_with_all_ahead(connection, key, &waiter)?;
-                    }
-                    if let Some(rest) = waiter.remaining_batch() {
-                        queue::join(connection, key, &rest, now)?;
-                    }
-                }
+    ) -> Result<(SyncReply, u32), Error> {
+        self.change(move |connection| {
+            let GateExchange {
+                key,
+                process,
+                mut sync,
+                cause,
+                own_gate,
+            } = exchange;
+            let before = load(connection, &key)?;
+            let mut gate = before.clone().unwrap_or_default().with_times_clamped(now);
+            if let Some(own) = own_gate {
+                gate.rejoin(&own);
             }
-            Ok(answer)
+            beat(connection, &key, &process, &sync.queue, now)?;
+            let fleet = fleet(connection, &key, now)?;
+            (sync.queue.fleet_waiting, sync.queue.fleet_oldest) = (fleet.waiting, fleet.oldest);
+            let grant = gate.sync(&sync.report, &sync.queue, now);
+            if before.as_ref() != Some(&gate) {
+                save(connection, &key, &gate, now)?;
+            }
+            if let Some(cause) = cause {
+                save_cause(connection, &key, cause)?;
+            }
+            let reply = SyncReply {
+                gate,
+                grant,
+                fleet_oldest: fleet.oldest,
+            };
+            Ok((reply, fleet.processes))
         })
         .await
     }
 
-    /// Tells a gate what came of a call.
-    pub async fn report(&self, key: &str, report: Report, now: Timestamp) -> Result<Gate, Error> {
-        let changed = self.with_gate(key, now, move |connection, key, gate| {
-            gate.apply_report(&report, queue::waiting_count(connection, key)?, now);
-            if let Report::Failed { cause, .. } = &report {
-                save(connection, key, gate, now)?;
-                save_cause(connection, key, *cause)?;
-            }
-            if let Some(waiter) = report.queued_waiter() {
-                queue::join(connection, key, waiter, now)?;
+    /// Forgets everything that is known of these gates. Their rows stay, so that processes which have read them learn of it.
+    pub async fn forget_gates(&self, keys: Vec<String>, now: Timestamp) -> Result<(), Error> {
+        self.change(move |connection| {
+            for key in keys {
+                if let Some(gate) = load(connection, &key)? {
+                    save(connection, &key, &gate.forgotten(), now)?;
+                }
             }
             Ok(())
-        });
-        Ok(changed.await?.1)
+        })
+        .await
     }
 
-    /// Shows that a caller in line is alive. One that is not in line any more is not put there: it may just have been
-    /// let through.
-    pub async fn renew_waiter(
-        &self,
-        key: &str,
-        waiter: Waiter,
-        now: Timestamp,
-    ) -> Result<(), Error> {
-        let key = key.to_owned();
-        self.change(move |connection| queue::renew(connection, &key, &waiter, now))
-            .await
-    }
-
-    /// Takes whoever has that name out of line, wherever it stands.
-    pub async fn remove_waiter(&self, key: &str, id: WaiterId) -> Result<(), Error> {
-        let key = key.to_owned();
-        self.change(move |connection| queue::remove_by_id(connection, &key, &id))
-            .await
-    }
-
-    /// Takes a caller out of line.
-    pub async fn leave_queue(&self, key: &str, waiter: Waiter) -> Result<(), Error> {
-        let key = key.to_owned();
-        self.change(move |connection| queue::leave(connection, &key, &waiter))
-            .await
-    }
-
-    /// All gates that are known, with their lines.
+    /// Returns all gates that are known.
     pub async fn gate_snapshots(
         &self,
         now: Timestamp,
     ) -> Result<Vec<(String, GateSnapshot)>, Error> {
         self.read(move |connection| {
-            let mut statement = connection.prepare_cached("SELECT key, state, cause FROM gates")?;
-            let rows = statement.query_map([], |row| {
-                let cause: Option<String> = row.get(2)?;
-                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, cause))
+            let mut statement = connection.prepare_cached(
+                "SELECT key, state, cause,
+                     (SELECT ifnull(sum(waiting), 0) FROM heartbeats
+                      WHERE gate = key AND seen BETWEEN ?1 AND ?2)
+                 FROM gates",
+            )?;
+            let rows = statement.query_map(heartbeat_period(now), |row| {
+                let (key, state): (String, String) = (row.get(0)?, row.get(1)?);
+                let (cause, waiting): (Option<String>, u32) = (row.get(2)?, row.get(3)?);
+                Ok((key, state, cause, waiting))
             })?;
-            let mut scenes = Vec::new();
+            let mut snapshots = Vec::new();
             for row in rows {
-                let (key, state, cause) = row?;
-                // A row that cannot be read says nothing; the next change replaces it.
+                let (key, state, cause, waiting) = row?;
+                // An unreadable row says nothing; the next exchange replaces it.
                 let Some(gate) = parse(&state) else { continue };
-                let (gate, line) = (
-                    gate.with_times_clamped(now),
-                    queue::load(connection, &key, now)?,
-                );
+                let gate = gate.with_times_clamped(now);
                 let cause = cause.and_then(|word| Cause::named(&word));
-                scenes.push((
+                snapshots.push((
                     key,
                     GateSnapshot {
                         gate,
-                        queue: line,
+                        waiting,
                         cause,
                     },
                 ));
             }
-            Ok(scenes)
+            Ok(snapshots)
         })
         .await
     }
+}
 
-    async fn with_gate<R: Send + 'static>(
-        &self,
-        key: &str,
-        now: Timestamp,
-        change: impl FnOnce(&Connection, &str, &mut Gate) -> Result<R, Error> + Send + 'static,
-    ) -> Result<(R, Gate), Error> {
-        let (key, config) = (key.to_owned(), self.config);
-        self.change(move |connection| {
-            queue::remove_expired(connection, now)?;
-            let before = load(connection, &key)?;
-            let mut gate = match &before {
-                Some(before) => before.clone().with_times_clamped(now),
-                None => Gate::new(config),
-            };
-            let result = change(connection, &key, &mut gate)?;
-            if before.as_ref() != Some(&gate) {
-                save(connection, &key, &gate, now)?;
-            }
-            Ok((result, gate))
+/// Returns the first and the last time at which a heartbeat counts. A clock that was set back has left later ones.
+fn heartbeat_period(now: Timestamp) -> [i64; 2] {
+    [before(now, HEARTBEAT_TIMEOUT), now + HEARTBEAT_TIMEOUT].map(millis)
+}
+
+/// Records the queue of a process.
+fn beat(
+    connection: &Connection,
+    key: &str,
+    process: &str,
+    queue: &QueueSummary,
+    now: Timestamp,
+) -> Result<(), Error> {
+    connection
+        .prepare_cached("DELETE FROM heartbeats WHERE seen NOT BETWEEN ?1 AND ?2")?
+        .execute(heartbeat_period(now))?;
+    connection
+        .prepare_cached(
+            "INSERT INTO heartbeats (gate, process, waiting, oldest, seen) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (gate, process) DO UPDATE SET
+                 waiting = excluded.waiting, oldest = excluded.oldest, seen = excluded.seen",
+        )?
+        .execute(params![
+            key,
+            process,
+            queue.waiting,
+            queue.oldest.map(millis),
+            millis(now)
+        ])?;
+    Ok(())
+}
+
+/// The queues of all processes before a gate.
+struct Fleet {
+    processes: u32,
+    waiting: u32,
+    oldest: Option<Timestamp>,
+}
+
+fn fleet(connection: &Connection, key: &str, now: Timestamp) -> Result<Fleet, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT count(*), ifnull(sum(waiting), 0), min(CASE WHEN seen >= ?2 THEN oldest END)
+         FROM heartbeats WHERE gate = ?1",
+    )?;
+    let recent = millis(before(now, ORDER_TIMEOUT));
+    let fleet = statement.query_row(params![key, recent], |row| {
+        let oldest: Option<i64> = row.get(2)?;
+        Ok(Fleet {
+            processes: row.get(0)?,
+            waiting: row.get(1)?,
+            oldest: oldest.map(timestamp),
         })
-        .await
-    }
+    })?;
+    Ok(fleet)
+}
+
+fn before(now: Timestamp, time: Duration) -> Timestamp {
+    Timestamp::default() + now.since(Timestamp::default()).saturating_sub(time)
 }
 
 fn save_cause(connection: &Connection, key: &str, cause: Cause) -> Result<(), Error> {
@@ -181,12 +218,8 @@ fn save(connection: &Connection, key: &str, gate: &Gate, now: Timestamp) -> Resu
              ON CONFLICT (key) DO UPDATE SET state = excluded.state, changed = excluded.changed",
         )?
         .execute(params![key, state, millis(now)])?;
-    let forgotten = Timestamp::from_millis(
-        now.as_millis()
-            .saturating_sub(outlast_kernel::time::millis(GATE_RETENTION)),
-    );
     connection
         .prepare_cached("DELETE FROM gates WHERE changed < ?1")?
-        .execute([millis(forgotten)])?;
+        .execute([millis(before(now, GATE_RETENTION))])?;
     Ok(())
 }

@@ -18,18 +18,17 @@ mod group_commit;
 pub mod holds;
 pub mod journal;
 mod permits;
-mod queue;
+mod time;
 mod worker;
 
 pub use artifacts::Artifacts;
 pub use database::OpenedStore;
 pub use error::Error;
-pub use gates::GateSnapshot;
+pub use gates::{GateExchange, GateSnapshot};
 pub use journal::Journal;
 pub use permits::{PermitReply, PermitRequest};
 
 use database::SHARED_STATE;
-use outlast_kernel::gate::Config;
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use worker::Worker;
@@ -40,7 +39,6 @@ pub struct Store {
     path: PathBuf,
     identity: Option<(u64, u64)>,
     worker: Worker,
-    config: Config,
 }
 
 impl Store {
@@ -65,7 +63,6 @@ impl Store {
             path: path.to_owned(),
             identity: database::file_identity(path),
             worker: Worker::start(path, connection)?,
-            config: Config::default(),
         };
         Ok(OpenedStore { store, replaced })
     }

@@ -1,6 +1,6 @@
 //! Permits: the concurrency slots of an account, over all processes.
 
-use crate::queue::millis;
+use crate::time::millis;
 use crate::{Error, Store};
 use outlast_kernel::Timestamp;
 use rusqlite::params;

@@ -5,7 +5,7 @@
 use crate::answers::Dialect;
 use crate::hold::Extent;
 use crate::outage;
-use crate::wire::{self, Connection};
+use crate::wire::{self, Connection, Head};
 use anyhow::{Result, bail};
 use std::fmt::Write as _;
 use std::io;
@@ -55,6 +55,12 @@ impl Client {
         let answer = connection.answer(&mut body).await;
         let name = name(self.number);
         let head = answer.map_err(|error| wire::broken(format!("{name}: {error}")))?;
+        self.check(&head, &body)
+    }
+
+    /// Fails unless it is this client's own response, complete.
+    pub(crate) fn check(&self, head: &Head, body: &[u8]) -> io::Result<()> {
+        let name = name(self.number);
         let expected = outage::frames(self.dialect(), &name).concat();
         let beats = body.strip_suffix(expected.as_bytes());
         let is_right = beats.is_some_and(|beats| wire::position(beats, b"error").is_none());
@@ -69,7 +75,7 @@ impl Client {
         Dialect::ALL[self.number % Dialect::ALL.len()]
     }
 
-    fn request(&self, body_bytes: usize) -> Vec<u8> {
+    pub(crate) fn request(&self, body_bytes: usize) -> Vec<u8> {
         let body = body(self.dialect(), self.number, body_bytes);
         let key = match self.dialect() {
             Dialect::Chat => "authorization: Bearer sk-bench",
@@ -153,4 +159,9 @@ pub(crate) fn sender(received: &[u8]) -> Option<String> {
     let is_of = |dialect: &Dialect| before.contains(dialect.model());
     let dialect = Dialect::ALL.into_iter().find(is_of)?;
     (body(dialect, number, length) == received).then(|| name(number))
+}
+
+/// Returns the number of the client with that name.
+pub(crate) fn number(name: &str) -> Option<usize> {
+    name.strip_prefix(MARK)?.parse().ok()
 }

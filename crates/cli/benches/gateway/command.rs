@@ -4,7 +4,8 @@ use crate::answers::Dialect;
 use crate::compare::{self, Cell, Kind, compare};
 use crate::hold::{self, hold};
 use crate::outage::Provider;
-use crate::systems::{Name, Setup};
+use crate::partial::partial;
+use crate::systems::{self, Name, Setup};
 use crate::upstream::Upstream;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
@@ -27,6 +28,8 @@ enum Benchmark {
     Compare(Compare),
     /// Many requests that wait.
     Hold(Hold),
+    /// Clients whose calls fail now and then.
+    Partial(Partial),
     /// One load on one system, for a profiler; its process id is said first.
     Load(OneLoad),
 }
@@ -67,6 +70,14 @@ struct OneLoad {
 }
 
 #[derive(Args)]
+struct Partial {
+    /// Measures only cases whose name contains this.
+    case: Option<String>,
+    #[arg(long)]
+    outlast: Option<PathBuf>,
+}
+
+#[derive(Args)]
 struct Hold {
     #[arg(long, default_value_t = 10_000)]
     clients: usize,
@@ -93,6 +104,7 @@ pub(crate) fn run() -> Result<()> {
         match asked.what {
             Benchmark::Compare(asked) => asked.run().await,
             Benchmark::Hold(asked) => asked.run().await,
+            Benchmark::Partial(asked) => asked.run().await,
             Benchmark::Load(asked) => asked.run().await,
         }
     })
@@ -168,6 +180,22 @@ impl Hold {
             waiting: Duration::from_secs(self.waiting),
         };
         let result = hold(&places, &provider, extent).await;
+        keep(result, folder)
+    }
+}
+
+impl Partial {
+    async fn run(self) -> Result<()> {
+        let folder = TempDir::new()?;
+        let places = Setup {
+            folder: folder.path().to_owned(),
+            peers: PathBuf::new(),
+            outlast: program(self.outlast),
+            // Each case has a provider of its own.
+            upstream: systems::free_address()?,
+            core: None,
+        };
+        let result = partial(&places, self.case.as_deref()).await;
         keep(result, folder)
     }
 }

@@ -1,5 +1,7 @@
 //! The cost of the gateway, compared with others and while it holds ten thousand requests.
 //!
+//! `partial` fails when a promise about partial failure is broken; `scripts/bench-partial` runs it.
+//!
 //! `compare` fails when Outlast costs more than twice what nginx does; `hold` when holding costs more than the limit, a
 //! request is lost or the provider is called too fast afterwards. `scripts/bench-gateway` runs both and explains how.
 #![allow(
@@ -27,6 +29,8 @@ mod hold;
 mod load;
 #[cfg(target_os = "linux")]
 mod outage;
+#[cfg(target_os = "linux")]
+mod partial;
 #[cfg(target_os = "linux")]
 mod process;
 #[cfg(target_os = "linux")]

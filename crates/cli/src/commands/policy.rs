@@ -145,6 +145,7 @@ fn describe_schedule(policy: &Policy) -> String {
         Jitter::None => "",
         Jitter::Full => ", spread from 0 to the delay",
         Jitter::Equal => ", spread over its upper half",
+        Jitter::Short => ", delays up to 2s shortened by up to a quarter",
     };
     let cap = policy
         .max_delay

@@ -14,7 +14,7 @@ type DrawResult = Result<(), Box<dyn std::error::Error>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 const CALLS: RGBColor = RGBColor(0x3b, 0x6e, 0xa5);
-const OUTAGE: RGBColor = RGBColor(0xd8, 0x5c, 0x4a);
+const FAULT: RGBColor = RGBColor(0xd8, 0x5c, 0x4a);
 const WIDTH: u32 = 1000;
 const PANEL_HEIGHT: u32 = 190;
 /// The smallest rate that is drawn, in calls a second.
@@ -51,10 +51,10 @@ fn draw_one(
     played: &StrategyResult,
     top: f64,
 ) -> DrawResult {
-    let end = scenario.length.as_secs_f64();
+    let end = scenario.duration().as_secs_f64();
     let caption = format!(
-        "{}: {} calls, {} accepted",
-        played.name, played.numbers.attempts, played.numbers.successes
+        "{}: {} calls, {} succeeded",
+        played.name, played.metrics.calls, played.metrics.successes
     );
     let mut chart = ChartBuilder::on(panel)
         .caption(caption, ("sans-serif", 16))
@@ -62,13 +62,14 @@ fn draw_one(
         .x_label_area_size(30)
         .y_label_area_size(60)
         .build_cartesian_2d(0.0..end, (MIN_RATE..top).log_scale())?;
-    if let Some(outage) = &scenario.outage {
+    let faults = scenario.fault_periods().into_iter().map(|period| {
         let corners = [
-            (outage.start.as_secs_f64(), MIN_RATE),
-            (outage.end.as_secs_f64(), top),
+            (period.start.as_secs_f64(), MIN_RATE),
+            (period.end.as_secs_f64(), top),
         ];
-        chart.draw_series([Rectangle::new(corners, OUTAGE.mix(0.12).filled())])?;
-    }
+        Rectangle::new(corners, FAULT.mix(0.12).filled())
+    });
+    chart.draw_series(faults)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -88,13 +89,13 @@ fn draw_one(
 
 /// Returns the length of a part of the run, in seconds.
 fn interval_seconds(played: &StrategyResult) -> f64 {
-    played.numbers.interval_millis as f64 / 1000.0
+    played.metrics.interval_millis as f64 / 1000.0
 }
 
 /// Returns the calls a second in each part of the run, with the part's beginning.
 fn rates(played: &StrategyResult) -> impl Iterator<Item = (f64, f64)> {
     let part = interval_seconds(played);
-    let counts = played.numbers.attempts_over_time.iter().enumerate();
+    let counts = played.metrics.calls_over_time.iter().enumerate();
     counts.map(move |(index, count)| {
         (
             index as f64 * part,

@@ -8,14 +8,14 @@ use secrecy::ExposeSecret;
 use std::time::Duration;
 
 #[test]
-fn gateway_defaults_to_provider_urls_and_overnight_policy() {
+fn gateway_defaults_to_provider_urls_and_gateway_policy() {
     let gateway = settings(Inputs::default()).gateway;
     assert_eq!(gateway.listen.to_string(), "127.0.0.1:4180");
     assert_eq!(
         (&gateway.anthropic, &gateway.openai),
         (&Upstream::ProviderDefault, &Upstream::ProviderDefault)
     );
-    assert_eq!(gateway.policy.name, "overnight");
+    assert_eq!(gateway.policy.name, "gateway");
     assert_eq!(gateway.limits.max_body, 64 << 20);
     assert_eq!(gateway.limits.max_connections, 20_000);
     assert_eq!(gateway.limits.max_waiting, 10_000);
@@ -122,12 +122,9 @@ fn gateway_policy_follows_retry_enabled_not_max_retries() {
     let other = given("[retry]\nmax_retries = 1\nwait_for_reset = true\n");
     assert_eq!(
         (other.name.as_str(), other.wait_for_reset),
-        ("overnight", true)
+        ("gateway", true)
     );
-    assert_eq!(
-        other.retries(),
-        Policy::named("overnight").unwrap().retries()
-    );
+    assert_eq!(other.retries(), Policy::named("gateway").unwrap().retries());
 }
 
 #[test]

@@ -13,6 +13,7 @@ use outlast_engine::shared_state::SharedState;
 use outlast_engine::target::ModelTarget;
 use outlast_engine::transport::{Http, HttpSettings, Proxies};
 use outlast_kernel::budget::{Cost, Price};
+use outlast_kernel::gate::key_account;
 use outlast_kernel::model_info::Capabilities;
 use outlast_kernel::text;
 use outlast_mock::{Script, ScriptedTransport};
@@ -170,24 +171,14 @@ pub(crate) fn accounts_at(
         .collect();
     match (&settings.api_key, settings.provider) {
         (Some(key), Some(provider)) if named.is_empty() => {
-            // Another key is another account.
-            let mark = fingerprint(key.expose_secret());
             vec![Account {
-                name: at_place(&format!("{}-{mark:05x}", provider.name())),
+                name: key_account(provider.name(), key.expose_secret(), place),
                 source: Arc::new(FixedKey(key.clone())),
                 max_in_flight: None,
             }]
         }
         _ => named,
     }
-}
-
-/// Returns a few bits that tell keys apart, and from which none can be guessed (FNV-1a, folded to 20 bits).
-fn fingerprint(key: &str) -> u64 {
-    let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    (hash >> 40 ^ hash >> 20 ^ hash) & 0xf_ffff
 }
 
 /// Returns the host and port of an address that is not the provider's own; else an empty text.

@@ -163,7 +163,7 @@ const WRONG: [(&str, &str); 29] = [
     ),
     (
         "[retry]\npolicy = \"overnite\"",
-        "2:10: retry.policy: expected one of none, standard, aggressive, patient, conservative, session, overnight, found `overnite`; did you mean `overnight`?",
+        "2:10: retry.policy: expected one of none, standard, aggressive, patient, conservative, session, overnight, gateway, found `overnite`; did you mean `overnight`?",
     ),
     (
         "timeouts.idle = \"5 parsecs\"",

@@ -150,12 +150,13 @@ fn outage(hint: &str) {
     );
     assert_eq!(served.len(), all);
     assert!(probes.len() <= 30, "{} probes", probes.len());
-    assert!(shortest > 1.0, "two probes within {shortest} s");
+    assert!(shortest > 0.4, "two probes within {shortest} s");
     // The first success is the next probe: every process learns of it within the interval of a probe, or twice that.
     let longest = refused.windows(2).map(|pair| pair[1] - pair[0]);
     let longest = longest.fold(DOWN as f64, f64::max);
     assert!(begun <= 2.0 * longest, "first success after {begun} s");
-    assert!(after <= all / 10, "{after} refused after recovery");
+    // The pace is unknown: it is found by the first refusals.
+    assert!(after <= all / 5, "{after} refused after recovery");
 }
 
 #[test]

@@ -45,8 +45,11 @@ fn policy_delays_match_documentation() {
     let overnight = json("overnight");
     assert_eq!(overnight["delays_ms"].as_array().unwrap().len(), 21);
     assert_eq!(overnight["total_ms"], 27_105_000);
+    let gateway = json("gateway");
+    assert_eq!(gateway["delays_ms"].as_array().unwrap().len(), 24);
+    assert_eq!(gateway["total_ms"], 27_108_500);
     let list: Value = serde_json::from_str(&show(&["policy", "list", "--json"])).unwrap();
-    assert_eq!(list.as_array().unwrap().len(), 7);
+    assert_eq!(list.as_array().unwrap().len(), 8);
 }
 
 #[test]

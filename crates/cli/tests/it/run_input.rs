@@ -120,7 +120,7 @@ fn invalid_run_arguments_start_no_run() {
         ),
         (
             &[FILE, "--input", "topic=x", "--policy", "brave"],
-            "error: there is no policy `brave`; there are none, standard, aggressive, patient, conservative, session, overnight\n",
+            "error: there is no policy `brave`; there are none, standard, aggressive, patient, conservative, session, overnight, gateway\n",
         ),
         (
             &["nothing.yaml"],

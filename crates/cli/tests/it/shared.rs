@@ -90,12 +90,12 @@ fn full_disk_does_not_stop_prompt() {
 fn waiting_process_takes_over_probe_of_killed_one() {
     const SCALE: NonZeroU32 = NonZeroU32::new(10).unwrap();
     let mock = MockServer::start_in(Outlast {
-        // A lease of a minute leaves the probing process six seconds to renew it.
+        // A lease of twenty seconds takes two.
         scale: "10",
         ..Outlast::new()
     });
-    // The first call fails; the second, the probe, hangs.
-    let script = "overloaded:1+hold:86400+ok";
+    // The first call takes the gate down for a minute; the second, the probe, hangs.
+    let script = "usage-limit:reset=60+hold:86400+ok";
     let prompt = || {
         mock.command("openai", &["--model", script, "--policy", "overnight"])
             .stdout(Stdio::piped())
@@ -129,7 +129,7 @@ fn waiting_process_takes_over_probe_of_killed_one() {
     let log: Value = serde_json::from_str(&mock.requests()).unwrap();
     let requests = log["requests"].as_array().unwrap();
     assert_eq!(requests.len(), 3, "{log}");
-    // The lease is a minute, and was last renewed before the kill; the probe would have hung for a day.
+    // The lease is twenty seconds; the probe would have hung for a day.
     let asked = crate::run_driver::time(&requests[2]["time"]);
     let taken_over = asked.since(killed);
     assert!(

@@ -20,15 +20,15 @@ fn slash_lists_commands_and_keys_select_one() {
     pane.write("po");
     pane.sees("/policy NAME");
     pane.press(&["Tab"]);
-    let policies = pane.sees("overnight");
+    let policies = pane.sees("gateway");
     assert!(policies.contains("\n› /policy"), "{policies}");
     insta::assert_snapshot!("policies", pane.shown(&policies));
     // Up from the first choice selects the last one.
     pane.press(&["Up", "Up", "Down"]);
     pane.press(&["Enter"]);
-    pane.sees("From the next message on it is retried by `overnight`.");
+    pane.sees("From the next message on it is retried by `gateway`.");
     let ready = pane.is_ready();
-    assert!(ready.contains("0 retries · overnight"), "{ready}");
+    assert!(ready.contains("0 retries · gateway"), "{ready}");
 }
 
 #[test]

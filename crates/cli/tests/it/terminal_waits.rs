@@ -77,7 +77,7 @@ fn success_of_other_chat_ends_wait_early() {
 }
 
 #[test]
-fn retry_after_of_other_chat_moves_countdown() {
+fn usage_limit_of_other_chat_moves_countdown() {
     let mock = server();
     script(&mock, "overloaded");
     let waiting = Pane::of(&chat(&mock, &["--model", "m"]), DEFAULT_SIZE);
@@ -85,7 +85,7 @@ fn retry_after_of_other_chat_moves_countdown() {
     waiting.say("Say hello");
     let before = countdown(&waiting.sees("Retrying (1/3) in ")).unwrap();
     assert!(before > 100, "{before}");
-    script(&mock, "rate-limited:retry-after=90");
+    script(&mock, "usage-limit:reset=90");
     let other = Pane::of(&chat(&mock, &["--model", "m"]), DEFAULT_SIZE);
     other.is_ready();
     other.say("Are you there");

@@ -2,14 +2,13 @@
 
 use super::{Inner, StoreEvent, StoreLink};
 use outlast_kernel::account::Blocks;
-use outlast_kernel::gate::Report;
 use outlast_store::{GateSnapshot, OpenedStore, Store};
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-const RENEW_ROUNDS: u32 = 40;
 const RECONNECT_ROUNDS: u32 = 16;
 /// However fast the clock runs, others get their turn in between.
 const MIN_PAUSE: Duration = Duration::from_millis(5);
@@ -45,10 +44,6 @@ async fn poll(inner: &Arc<Inner>, round: u32) {
             if news == Some(true) || is_behind {
                 reload(inner, &store).await;
             }
-            if round.is_multiple_of(RENEW_ROUNDS) {
-                renew_waiters(inner, &store).await;
-                report_successes(inner, &store).await;
-            }
         }
         None if round.is_multiple_of(RECONNECT_ROUNDS) => connect(inner).await,
         None => {}
@@ -80,46 +75,20 @@ async fn fetch_snapshot(inner: &Inner, store: &Store) -> Option<StoreSnapshot> {
     })
 }
 
-/// A failure that was told the store meanwhile is not in what was read; to forget it would let its caller pass at once.
-/// Then the store is read again in the next round.
+/// Blocks that this process has changed meanwhile are not in what was read. Then the store is read again in the next
+/// round. A gate has a version of its own.
 fn apply_snapshot(inner: &Inner, news: StoreSnapshot) {
-    let (mut scenes, mut blocks) = (inner.gates.lock(), inner.blocks.lock());
+    let gates: HashMap<String, GateSnapshot> = news.gates.into_iter().collect();
+    inner.admission.observe(&gates);
+    *inner.gates.lock() = gates;
+    let mut blocks = inner.blocks.lock();
     if inner.local_changes.load(Ordering::Relaxed) != news.local_changes {
         inner.needs_reload.store(true, Ordering::Relaxed);
         return;
     }
-    *scenes = news.gates.into_iter().collect();
     *blocks = news.blocks;
-    drop((scenes, blocks));
+    drop(blocks);
     inner.notify_changed();
-}
-
-/// Shows that those who wait here are alive.
-async fn renew_waiters(inner: &Inner, store: &Store) {
-    for (gate, waiter) in local_waiters(inner) {
-        let now = inner.clock.now();
-        inner
-            .try_store(store.renew_waiter(&gate, waiter, now))
-            .await;
-    }
-}
-
-/// Tells the gates at which pace the provider was used while all was well.
-async fn report_successes(inner: &Inner, store: &Store) {
-    let carried = std::mem::take(&mut *inner.unreported_successes.lock());
-    for (gate, calls) in carried {
-        let now = inner.clock.now();
-        let told = store.report(&gate, Report::Accepted(calls), now);
-        inner.try_store(told).await;
-    }
-}
-
-fn local_waiters(inner: &Inner) -> Vec<(String, outlast_kernel::gate::Waiter)> {
-    let waiters = inner.waiters.lock();
-    let each = waiters
-        .iter()
-        .flat_map(|(gate, all)| all.iter().map(move |waiter| (gate.clone(), waiter.clone())));
-    each.collect()
 }
 
 /// Opens the store, if that can be done, and brings along what was learnt without it.
@@ -149,8 +118,9 @@ pub(super) async fn connect(inner: &Arc<Inner>) {
     if !was_lost {
         (inner.listener)(StoreEvent::Connected);
     }
-    publish_local_state(inner, &store).await;
+    publish_blocks(inner, &store).await;
     reload(inner, &store).await;
+    inner.admission.rejoin();
 }
 
 /// The first time that there is no store is said; that there still is none is not.
@@ -161,14 +131,7 @@ fn notify_first_failure(inner: &Inner, why: &str) {
     }
 }
 
-async fn publish_local_state(inner: &Inner, store: &Store) {
-    for (gate, waiter) in local_waiters(inner) {
-        let missed = Report::MissedFailure(waiter);
-        let told = store.report(&gate, missed, inner.clock.now());
-        if inner.try_store(told).await.is_none() {
-            return;
-        }
-    }
+async fn publish_blocks(inner: &Inner, store: &Store) {
     let blocks = inner.blocks.lock().clone();
     if blocks.iter().next().is_some() {
         let now = inner.clock.now();
@@ -186,49 +149,43 @@ mod tests {
     use crate::Clock;
     use crate::clock::TimerClock;
     use outlast_kernel::Timestamp;
-    use outlast_kernel::gate::{GateReply, Waiter, WaiterId};
-    use outlast_kernel::verdict::Cause;
-
-    const GATE: &str = "p/a/m";
+    use outlast_kernel::gate::Mode;
+    use outlast_kernel::verdict::{Authority, Cause, Hint, Scope, Verdict};
 
     #[tokio::test]
     async fn stale_snapshot_does_not_erase_later_failure() {
         let folder = tempfile::TempDir::new().unwrap();
         let clock = Arc::new(TimerClock::new(Timestamp::from_millis(1_000_000)));
-        let knowledge = SharedState::new(
+        let shared_state = SharedState::new(
             clock.clone(),
             Some(folder.path().join("store.db")),
             Arc::new(|_| {}),
         );
-        // There is no poller: the test decides when it looks.
-        connect(&knowledge.0).await;
-        let store = knowledge.0.store().unwrap();
-        let now = clock.now();
-        let waiter = Waiter {
-            id: WaiterId("us".to_owned()),
-            since: now,
-            own_wake: now + Duration::from_secs(3600),
-            deadline: None,
-            batch: None,
+        // There is no poller: the test decides when it reads.
+        connect(&shared_state.0).await;
+        let store = shared_state.0.store().unwrap();
+        let old = fetch_snapshot(&shared_state.0, &store).await.unwrap();
+        let mut request = shared_state.request("p@/a/m", clock.now());
+        assert!(request.enter());
+        request.begin();
+        let reset = clock.now() + Duration::from_secs(3600);
+        let limit = Verdict {
+            hint: Some(Hint {
+                not_before: reset,
+                source: "body".to_owned(),
+                authority: Authority::Stated,
+            }),
+            ..Verdict::new(Cause::UsageLimit, Scope::Credential)
         };
-        let GateReply::Proceed(pass) = knowledge.request_pass(GATE, &waiter).await else {
-            panic!("nothing is wrong yet");
-        };
-        let old = fetch_snapshot(&knowledge.0, &store).await.unwrap();
-        let failed = Report::Failed {
-            pass,
-            cause: Cause::RateLimited,
-            stated: Some(waiter.own_wake),
-            waiter: Some(waiter.clone()),
-        };
-        knowledge.report(GATE, failed).await;
-        apply_snapshot(&knowledge.0, old);
-        let expected = Some(waiter.own_wake);
-        assert_eq!(knowledge.wake_time(GATE, &waiter), expected);
-        // It is read again when it is looked next, though nobody else has changed anything.
-        store.has_external_changes().await.unwrap();
-        knowledge.0.gates.lock().clear();
-        poll(&knowledge.0, 1).await;
-        assert_eq!(knowledge.wake_time(GATE, &waiter), expected);
+        let mut changes = request.changes();
+        request.failed(&limit);
+        changes.changed().await.unwrap();
+        apply_snapshot(&shared_state.0, old);
+        assert_eq!(request.stated_end(), Some(reset));
+        // A later look finds it in the store.
+        poll(&shared_state.0, 1).await;
+        assert_eq!(request.stated_end(), Some(reset));
+        let known = shared_state.0.gates.lock();
+        assert_eq!(known["p@/a/m"].gate.mode(), Mode::Down);
     }
 }

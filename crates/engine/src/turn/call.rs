@@ -2,14 +2,14 @@
 
 use super::Runner;
 use super::continuation::Continuation;
-use super::wait::sleep_until;
-use crate::RetryStrategy;
+use crate::attempt::deadline_passed;
 use crate::journal::Entry;
 use crate::token_estimate::BilledTokens;
+use crate::{Clock, RetryStrategy};
 use futures_util::StreamExt;
 use outlast_dialect::{Delta, Part};
 use outlast_kernel::Timestamp;
-use outlast_kernel::attempt::{Effect, Effects, Event, step};
+use outlast_kernel::attempt::{Effects, Event, step};
 use outlast_kernel::budget::{Cost, Price};
 use outlast_kernel::completion::InvalidCompletion;
 use outlast_kernel::decision::{Remedies, RetryRules};
@@ -17,36 +17,28 @@ use outlast_kernel::event::{Body, Reasoning, StopReason, TurnStatus};
 use outlast_kernel::failure::{ClassifiedFailure, Failure, IoKind, Phase};
 use outlast_kernel::loops::LoopDetector;
 use std::sync::Arc;
-use std::time::Duration;
 
 impl Runner<'_> {
-    /// Makes one call and follows its stream to the end.
-    pub(super) async fn call(&mut self) -> Effects {
+    /// Prepares a call: delivers queued messages, and makes the conversation fit. Returns the effects if no call may be made.
+    pub(super) async fn prepare_call(&mut self) -> Option<Effects> {
         if self.turn.control.is_aborted() {
-            return self.abort();
+            return Some(self.abort());
         }
         if let Some(failure) = self.call_blocker() {
-            return self.handle_failure(failure).await;
+            return Some(self.handle_failure(failure).await);
         }
         if self.deliver_inbox().await
             && let Some(failure) = self.call_blocker()
         {
-            return self.handle_failure(failure).await;
+            return Some(self.handle_failure(failure).await);
         }
         self.choose_model().await;
         if let Err(effects) = self.compact_if_due().await {
-            return effects;
+            return Some(effects);
         }
         // A summary takes time and money, too.
-        if let Some(spent) = self.budget_failure() {
-            return self.handle_failure(spent).await;
-        }
-        if let Err(effects) = self.acquire_admission().await {
-            return effects;
-        }
-        let effects = self.run_stream().await;
-        self.release_permit().await;
-        effects
+        let spent = self.budget_failure()?;
+        Some(self.handle_failure(spent).await)
     }
 
     /// Why there may not be another call, if the turn is somebody else's or has nothing more to spend.
@@ -63,12 +55,12 @@ impl Runner<'_> {
         if self.is_deadline_passed() {
             return Some(self.deadline_passed());
         }
-        let cost_is_spent = self.state.prompt().cost_limit_reached();
+        let cost_is_spent = self.driver.state().prompt().cost_limit_reached();
         cost_is_spent.then(|| self.cost_limit_reached())
     }
 
     /// Follows the stream of one call to its end.
-    async fn run_stream(&mut self) -> Effects {
+    pub(super) async fn run_stream(&mut self) -> Effects {
         let attempt = self.emitter.attempt + 1;
         self.journal_writer
             .record(Entry::AttemptStarted { attempt });
@@ -78,8 +70,9 @@ impl Runner<'_> {
             return self.handle_failure(failure).await;
         }
         self.reset_for_attempt();
-        let deadline = self.state.prompt().deadline();
-        let credential = self.account.as_ref().map(|account| &account.credential);
+        let deadline = self.driver.state().prompt().deadline();
+        let account = self.driver.account().cloned();
+        let credential = account.as_ref().map(|account| &account.credential);
         self.resume_token = None;
         let rest = self
             .continuation
@@ -89,16 +82,11 @@ impl Runner<'_> {
         let mut stream =
             rest.unwrap_or_else(|| self.turn.provider.stream(&self.next_request(), credential));
         loop {
-            let renewal = self.next_lease_renewal();
             let item = tokio::select! {
                 biased;
                 () = self.turn.control.aborted() => return self.cancel_attempt(),
                 item = stream.next() => item,
                 () = sleep_until(self.turn.clock, deadline) => return self.handle_failure(self.deadline_passed()).await,
-                () = sleep_until(self.turn.clock, renewal) => {
-                    self.renew_leases().await;
-                    continue;
-                }
             };
             let delta = match item {
                 Some(Ok(delta)) => delta,
@@ -110,12 +98,12 @@ impl Runner<'_> {
             }
             // What the provider keeps is not asked for anew, even if none of it has come yet.
             if matches!(delta, Delta::Cursor(_)) {
-                step(&mut self.state, Event::ContentSent);
+                step(self.driver.state_mut(), Event::ContentSent);
             }
             if delta.is_content() {
                 self.emit_seam();
                 self.completion.has_emitted_content = true;
-                step(&mut self.state, Event::ContentSent);
+                step(self.driver.state_mut(), Event::ContentSent);
             }
             if let Some(stop_reason) = self.handle_delta(delta) {
                 return self.finish_completion(stop_reason).await;
@@ -132,7 +120,6 @@ impl Runner<'_> {
         self.emitter.start_attempt();
         self.model_selection.mark_attempted();
         self.commit_retry_billing();
-        (self.last_announced_hold, self.held_since) = (None, None);
         self.unanswered_since = Some(self.turn.clock.now());
         let kept = self.continuation.as_ref().map(|kept| kept.parts().to_vec());
         self.completion.begin_attempt(kept.unwrap_or_default());
@@ -236,21 +223,19 @@ impl Runner<'_> {
 
     /// Retries can be switched off while the turn runs.
     pub(super) fn refresh_rules(&mut self) {
-        self.rules = self
+        let rules = self
             .turn
             .retry
             .map_or(RetryRules::NONE, RetryStrategy::rules);
-        self.state.set_rules(self.rules);
+        self.driver.state_mut().set_rules(rules);
     }
 
     pub(super) async fn handle_failure(&mut self, failure: Failure) -> Effects {
         self.refresh_rules();
-        // Judged and decided at one moment, so that a stated wait is announced as it was stated.
+        // Classified and decided at one moment, so that a stated wait is announced as it was stated.
         let now = self.turn.clock.now();
-        let failure = ClassifiedFailure::new(Failure { at: now, ..failure });
-        let own = Arc::clone(&failure);
-        if let Some(effects) = self.salvage(&own).await {
-            self.report_to_gate(&own, None).await;
+        let failure = self.driver.failed(failure, now);
+        if let Some(effects) = self.salvage(&failure).await {
             return effects;
         }
         let (seen, remedies) = match self.journal_writer.ownership_lost_reason() {
@@ -273,57 +258,25 @@ impl Runner<'_> {
             false => None,
         };
         let failure = earlier.unwrap_or_else(|| Arc::clone(&seen));
-        let (effects, waits_until) = self.schedule_recovery(failure, &seen, remedies, now).await;
-        self.report_to_gate(&own, waits_until).await;
-        effects
+        self.schedule_recovery(failure, &seen, remedies, now)
     }
 
-    /// What follows from a failure, which stands for the one that was seen. A wait is written down before it begins.
-    pub(super) async fn schedule_recovery(
+    /// Decides about a failure, which stands for the one that was seen.
+    pub(super) fn schedule_recovery(
         &mut self,
         failure: Arc<ClassifiedFailure>,
         seen: &ClassifiedFailure,
         remedies: Remedies,
         now: Timestamp,
-    ) -> (Effects, Option<Timestamp>) {
-        let event = Event::Failed {
-            failure: Arc::clone(&failure),
-            scheduled_delay: self.scheduled_delay(),
-            remedies,
-            now,
-        };
-        let effects = step(&mut self.state, event);
+    ) -> Effects {
+        let strategy = self.turn.retry;
+        let effects = self
+            .driver
+            .decide(Arc::clone(&failure), remedies, strategy, now);
         let keeps = self.keeps_partial(&effects);
         self.record_failure(Some(seen), keeps);
-        let waits_until = effects.iter().find_map(|effect| match effect {
-            Effect::SleepUntil(at) => Some(*at),
-            _ => None,
-        });
-        if let Some(until) = waits_until {
-            let (since, spent) = (now, self.spent());
-            self.journal_writer.record(Entry::WaitScheduled {
-                since,
-                until,
-                cause: failure.verdict.cause,
-                spent,
-            });
-            self.commit().await;
-        }
         self.last_failure = Some(failure);
-        (effects, waits_until)
-    }
-
-    /// The delay that the schedule has next for the model in use.
-    fn scheduled_delay(&self) -> Option<Duration> {
-        let delay = self.turn.retry?;
-        let delay = delay.delay_for(self.state.chain().schedule_index())?;
-        Some(self.add_jitter(delay))
-    }
-
-    async fn report_to_gate(&mut self, judged: &ClassifiedFailure, waits_until: Option<Timestamp>) {
-        if let Some(gate) = &mut self.gate {
-            gate.report_failure(judged, waits_until).await;
-        }
+        effects
     }
 
     /// A failure with all that is known in view, and what could be done about it other than wait.
@@ -400,15 +353,23 @@ impl Runner<'_> {
 
     /// What is used from here on has another price than what was used before.
     pub(super) fn reset_cost_baseline(&mut self) {
-        self.cost_baseline = (self.state.prompt().cost(), self.completion.total_usage());
+        self.cost_baseline = (
+            self.driver.state().prompt().cost(),
+            self.completion.total_usage(),
+        );
     }
 
     fn update_cost_at(&mut self, price: Price) {
         let (before, counted) = self.cost_baseline;
         let cost = price.cost(self.completion.total_usage().minus(counted));
         let cost = before.0.saturating_add(cost.0);
-        let rest = Cost(cost.saturating_sub(self.state.prompt().cost().0));
-        step(&mut self.state, Event::CostIncurred(rest));
+        let rest = Cost(cost.saturating_sub(self.driver.state().prompt().cost().0));
+        step(self.driver.state_mut(), Event::CostIncurred(rest));
+    }
+
+    /// The deadline of the prompt has passed, which is no fault of the provider.
+    fn deadline_passed(&self) -> Failure {
+        deadline_passed(self.turn.provider.name(), self.turn.clock.now())
     }
 
     fn cost_limit_reached(&self) -> Failure {
@@ -420,5 +381,13 @@ impl Runner<'_> {
     fn ownership_lost(&self, why: &str) -> Failure {
         let failure = Failure::thrown(self.turn.provider.name(), why, self.turn.clock.now());
         failure.with_io(IoKind::Misconfigured)
+    }
+}
+
+/// Waits until that time, or for ever.
+pub(super) async fn sleep_until(clock: &dyn Clock, time: Option<Timestamp>) {
+    match time {
+        Some(time) => clock.sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }

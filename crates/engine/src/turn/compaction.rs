@@ -106,15 +106,12 @@ impl Runner<'_> {
         }
         let may_pass = |judged: &Arc<ClassifiedFailure>| judged.verdict.class() == Class::Transient;
         match failed.filter(may_pass) {
-            _ if is_smaller => step(&mut self.state, Event::RemedyDone),
-            None => step(&mut self.state, Event::RemedyFailed),
+            _ if is_smaller => step(self.driver.state_mut(), Event::RemedyDone),
+            None => step(self.driver.state_mut(), Event::RemedyFailed),
             Some(failed) => {
                 let now = self.turn.clock.now();
                 let seen = Arc::clone(&failed);
-                let (effects, _) = self
-                    .schedule_recovery(failed, &seen, Remedies::NONE, now)
-                    .await;
-                effects
+                self.schedule_recovery(failed, &seen, Remedies::NONE, now)
             }
         }
     }
@@ -130,7 +127,10 @@ impl Runner<'_> {
             tokens: before,
         };
         self.emitter.emit(started);
-        let (budget, cancel) = (self.state.prompt().clone(), self.turn.control.token());
+        let (budget, cancel) = (
+            self.driver.state().prompt().clone(),
+            self.turn.control.token(),
+        );
         let nothing = Exclusions::default();
         let models = self.turn.models.as_ref();
         let unavailable_models = models.map_or(&nothing, |models| &models.availability);
@@ -180,7 +180,7 @@ impl Runner<'_> {
             budget,
         } = outcome;
         self.completion.add_usage(usage);
-        step(&mut self.state, Event::PromptBudgetUpdated(budget));
+        step(self.driver.state_mut(), Event::PromptBudgetUpdated(budget));
         self.reset_cost_baseline();
         let CompactedConversation {
             messages,

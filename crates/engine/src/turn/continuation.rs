@@ -300,7 +300,7 @@ impl Runner<'_> {
         self.completion.stop_reason = Some(StopReason::ToolUse);
         self.completion.is_in_progress = false;
         self.complete_step(StopReason::ToolUse, Vec::new()).await;
-        Some(step(&mut self.state, Event::Succeeded))
+        Some(step(self.driver.state_mut(), Event::Succeeded))
     }
 
     /// Reports the usage that was billed more than once, in one event.

@@ -181,7 +181,8 @@ impl Runner<'_> {
         // Another account of the same model is nearer.
         let by_account = remedies.switch.account && verdict.scope == Scope::Credential;
         let is_final = judged.failure.retryable == Some(false);
-        let at_once = is_final || rules.should_switch_immediately(verdict, self.state.chain(), now);
+        let at_once =
+            is_final || rules.should_switch_immediately(verdict, self.driver.state().chain(), now);
         remedies.model_first = at_once && !by_account;
     }
 
@@ -238,21 +239,21 @@ impl Runner<'_> {
     /// When a call that is held at the gate asks another model instead, if it may.
     pub(super) fn hold_switch_time(&self, since: Timestamp) -> Option<Timestamp> {
         let rules = &self.turn.models.as_ref()?.rules;
-        let may = self.rules.may_switch.model && rules.conditions.contains(&Condition::Overload);
+        let may = self.driver.state().rules().may_switch.model
+            && rules.conditions.contains(&Condition::Overload);
         let now = self.turn.clock.now();
         let next = self.next_model(Condition::Overload, now);
         (may && next.is_some()).then_some(since + MAX_HOLD_BEFORE_SWITCH)
     }
 
     /// Leaves a model whose gate is closed: others have met what this turn need not meet.
-    pub(super) async fn abandon_held_model(&mut self, until: Timestamp) {
+    pub(super) async fn abandon_held_model(&mut self, until: Timestamp, cause: Option<Cause>) {
         let now = self.turn.clock.now();
         let rules = self.turn.models.as_ref().map(|models| &models.rules);
         let Some(cooldown) = rules.map(|rules| rules.cooldown) else {
             return;
         };
         let until = until.max(now + cooldown);
-        let cause = self.gate.as_ref().and_then(super::TurnGate::cause);
         let left = (
             Exclusion::Until { until },
             cause.unwrap_or(Cause::Overloaded),
@@ -283,9 +284,8 @@ impl Runner<'_> {
         self.turn.accounts = route.accounts.as_deref();
         (self.turn.price, self.turn.traits) = (route.price, route.traits);
         self.turn.request.resumable = self.turn.is_resumable();
-        (self.account, self.has_new_key, self.billed_tokens) = (None, false, None);
-        (self.abandoned_accounts, self.refreshed_accounts) = (Vec::new(), Vec::new());
-        (self.held_since, self.last_announced_hold) = (None, None);
+        self.billed_tokens = None;
+        self.driver.forget_accounts();
         self.continue_by_prompt();
         self.model_selection.current = place;
         // Who is asked has come back.
@@ -293,7 +293,10 @@ impl Runner<'_> {
             .recoverable
             .take_if(|(left, _)| *left == place);
         let was_used_before = self.model_selection.attempted.contains(&place);
-        step(&mut self.state, Event::ModelChanged { was_used_before });
+        step(
+            self.driver.state_mut(),
+            Event::ModelChanged { was_used_before },
+        );
         self.record_model_switch(from, old, left).await;
     }
 

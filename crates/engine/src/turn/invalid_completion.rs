@@ -64,7 +64,7 @@ impl Runner<'_> {
                 let message = CUT_SHORT.to_owned();
                 self.emitter.emit(Body::Warning { message });
             }
-            return step(&mut self.state, Event::Succeeded);
+            return step(self.driver.state_mut(), Event::Succeeded);
         };
         self.refresh_rules();
         let may_correct = self.can_correct();
@@ -72,7 +72,7 @@ impl Runner<'_> {
         // The announcement may be the complete message.
         if oddity == InvalidCompletion::Announced && !may_correct {
             self.complete_step(stop_reason, Vec::new()).await;
-            return step(&mut self.state, Event::Succeeded);
+            return step(self.driver.state_mut(), Event::Succeeded);
         }
         if keeps && may_correct {
             return self.complete_and_correct(stop_reason, oddity).await;
@@ -84,7 +84,8 @@ impl Runner<'_> {
     }
 
     fn can_correct(&self) -> bool {
-        self.invalid_completion.consecutive < self.turn.corrections && self.rules.retries != Some(0)
+        self.invalid_completion.consecutive < self.turn.corrections
+            && self.driver.state().rules().retries != Some(0)
     }
 
     fn completion_problem(&self, stop_reason: StopReason) -> Option<InvalidCompletion> {
@@ -169,7 +170,7 @@ impl Runner<'_> {
             Some(correction) => self.send_correction(correction).await,
             None => self.continue_by_prompt(),
         }
-        step(&mut self.state, Event::RemedyDone)
+        step(self.driver.state_mut(), Event::RemedyDone)
     }
 
     /// Keeps the completion, tells the model what is missing, and continues with another step. Both are journaled as
@@ -201,7 +202,7 @@ impl Runner<'_> {
             self.emit_not_run(&calls);
         }
         self.emit_correction(&correction);
-        step(&mut self.state, Event::Succeeded)
+        step(self.driver.state_mut(), Event::Succeeded)
     }
 
     /// Adds an error result for each call that may be incomplete.

@@ -72,8 +72,8 @@ impl Runner<'_> {
 
     pub(super) fn spent(&self) -> Spent {
         Spent {
-            chain: *self.state.chain(),
-            prompt: self.state.prompt().clone(),
+            chain: *self.driver.state().chain(),
+            prompt: self.driver.state().prompt().clone(),
         }
     }
 }

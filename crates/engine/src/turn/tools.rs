@@ -5,7 +5,7 @@
 //! harm.
 
 use super::Runner;
-use super::wait::sleep_until;
+use super::call::sleep_until;
 use crate::CancellationToken;
 use crate::journal::Entry;
 use crate::tools::{Effect, Output, Toolbox};
@@ -123,7 +123,7 @@ impl Runner<'_> {
 
     /// Asks whether the call may run. A user may take long to decide, and may cancel instead.
     async fn admit_tool(&mut self, tools: &dyn Toolbox, call: &ToolCall) -> Result<Effect, String> {
-        let deadline = self.state.prompt().deadline();
+        let deadline = self.driver.state().prompt().deadline();
         tokio::select! {
             biased;
             () = self.turn.control.aborted() => Err(CANCELLED.to_owned()),
@@ -159,7 +159,7 @@ impl Runner<'_> {
 
     async fn run_tool_to_end(&mut self, tools: &dyn Toolbox, call: &ToolCall) -> Output {
         let cancel = CancellationToken::new();
-        let deadline = self.state.prompt().deadline();
+        let deadline = self.driver.state().prompt().deadline();
         let mut running = tools.run(call, cancel.clone());
         tokio::select! {
             biased;

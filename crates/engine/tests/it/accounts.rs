@@ -265,7 +265,7 @@ async fn keyless_accounts_are_skipped_and_no_key_is_an_error() {
     let world = Fixture::new(&[("", false)], |_| None);
     let (ended, _) = world.turn().await;
     let (judged, _) = ended.error.unwrap();
-    let expected = "no key can be had: first: the command failed";
+    let expected = "no usable API key: first: the command failed";
     assert_eq!(
         (ended.seal, judged.failure.message.as_str()),
         (TurnStatus::Error, expected)

@@ -66,7 +66,7 @@ async fn collect(options: StreamRetry, failures: usize, fault: Fault) -> Outcome
 
 async fn collect_from(
     options: StreamRetry,
-    make: impl Fn(usize) -> Result<Items, Fault>,
+    make: impl Fn(usize) -> Result<Items, Fault> + Send + Sync,
 ) -> Outcome {
     let start = Instant::now();
     let made_at = Mutex::new(Vec::new());

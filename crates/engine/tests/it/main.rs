@@ -10,6 +10,7 @@
 mod accounts;
 mod adapter;
 mod admission;
+mod attempt;
 mod conservative_streams;
 mod gate;
 mod http;

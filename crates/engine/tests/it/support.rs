@@ -3,8 +3,10 @@
 use crate::scripted_transport::question;
 use futures_util::{StreamExt, stream};
 use outlast_dialect::{Delta, Request};
+use outlast_engine::admission::GateRequest;
 use outlast_engine::clock::TimerClock;
 use outlast_engine::credential::Credential;
+use outlast_engine::shared_state::SharedState;
 use outlast_engine::strategy::{Aborted, PolicyRetry};
 use outlast_engine::turn::{Control, Handle, Ids, Turn, TurnOutcome};
 use outlast_engine::{
@@ -12,8 +14,10 @@ use outlast_engine::{
 };
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event, StopReason};
-use outlast_kernel::failure::Failure;
+use outlast_kernel::failure::{ClassifiedFailure, Failure};
+use outlast_kernel::gate::Gate;
 use outlast_kernel::policy::Policy;
+use outlast_kernel::verdict::{Authority, Cause, Hint, Scope, Verdict};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -252,4 +256,55 @@ pub(crate) fn retries(events: &[Event]) -> Vec<(u32, u64)> {
 
 pub(crate) fn count(events: &[Event], wanted: &str) -> usize {
     kinds(events).iter().filter(|kind| **kind == wanted).count()
+}
+
+// --- Gates ---
+
+/// Enough requests and failures to take a gate down of which nothing is known.
+const REQUESTS: u32 = 5;
+const FAILURES_EACH: u32 = 5;
+
+pub(crate) fn overload() -> Verdict {
+    ClassifiedFailure::new(Failure::http("p", 529, "Overloaded", START))
+        .verdict
+        .clone()
+}
+
+/// Returns the verdict of a usage limit, which binds the whole account until that time.
+pub(crate) fn usage_limit(reset: Timestamp) -> Verdict {
+    Verdict {
+        hint: Some(Hint {
+            not_before: reset,
+            source: "body".to_owned(),
+            authority: Authority::Stated,
+        }),
+        ..Verdict::new(Cause::UsageLimit, Scope::Credential)
+    }
+}
+
+/// Makes calls that fail until the gate is down. Returns their requests, which are not queued.
+pub(crate) fn take_down(
+    shared_state: &SharedState,
+    key: &str,
+    clock: &dyn Clock,
+) -> Vec<GateRequest> {
+    let request = |_| shared_state.request(key, clock.now());
+    let mut requests: Vec<GateRequest> = (0..REQUESTS).map(request).collect();
+    for _ in 0..FAILURES_EACH {
+        for request in &mut requests {
+            request.bypass();
+            request.begin();
+        }
+        for request in &mut requests {
+            request.failed(&overload());
+        }
+    }
+    requests
+}
+
+/// Returns the gate with that key, if it does not let everybody call.
+pub(crate) fn open_gate(shared_state: &SharedState, key: &str) -> Option<Gate> {
+    let gates = shared_state.open_gates();
+    let found = gates.into_iter().find(|open| open.name == key);
+    found.map(|open| open.gate)
 }

@@ -85,7 +85,7 @@ pub(crate) struct ErrorResponse {
     pub(crate) rest: Option<Forwarded>,
 }
 
-type AttemptResult = Result<UpstreamResponse, Box<FailedAttempt>>;
+pub(crate) type AttemptResult = Result<UpstreamResponse, Box<FailedAttempt>>;
 
 impl Attempt<'_> {
     /// Sends the request and reads the response up to its first content.

@@ -60,7 +60,7 @@ pub struct SharedState {
     pub now: Timestamp,
     /// The accounts that are configured.
     pub accounts: Vec<Account>,
-    /// The gates that are not closed.
+    /// The gates at which calls fail.
     pub gates: Vec<Gate>,
 }
 

@@ -82,7 +82,7 @@ fn api_returns_about_gateways_state_and_policies() {
     let gateways = json!({ "now": at(60), "gateways": [gateway] });
     assert_eq!(shown(&bench, "gateways"), gateways);
     let policies = &shown(&bench, "policies")["policies"];
-    assert_eq!(policies.as_array().unwrap().len(), 7);
+    assert_eq!(policies.as_array().unwrap().len(), 8);
     assert_eq!(policies[1]["delays_ms"], json!([1000, 2000]));
 }
 

@@ -56,7 +56,7 @@ impl GatewayControl for Shared {
 
     fn accounts(&self) -> Vec<Account> {
         let (upstreams, now) = (self.upstreams(), self.now());
-        let blocks = self.admission.shared_state().blocks();
+        let blocks = self.shared_state.blocks();
         let mut shown = Vec::new();
         for upstream in [&upstreams.anthropic, &upstreams.openai] {
             let accounts = upstream.accounts.iter();
@@ -81,14 +81,11 @@ impl GatewayControl for Shared {
     }
 
     fn gates(&self) -> Vec<Gate> {
-        let open = self.admission.shared_state().open_gates().into_iter();
-        let shown = open.map(|open| Gate {
-            name: open.name,
-            cause: open.cause,
-            until: Some(open.stated_end).filter(|end| *end > self.now()),
-            waiting: open.waiting,
-        });
-        shown.collect()
+        let (failing, now) = (self.shared_state.failing_gates(), self.now());
+        failing
+            .into_iter()
+            .map(|gate| Gate::new(gate, now))
+            .collect()
     }
 
     fn waiting(&self) -> Vec<WaitingRequest> {

@@ -16,7 +16,7 @@ pub struct PolicyView {
     /// Calls in all, the first one included; without it the budget alone ends them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// How delays are spread: `none`, `full` or `equal`.
+    /// How delays are spread: `none`, `full`, `equal` or `short`.
     pub jitter: String,
     /// The longest delay.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,6 +44,7 @@ impl PolicyView {
             Jitter::None => "none",
             Jitter::Full => "full",
             Jitter::Equal => "equal",
+            Jitter::Short => "short",
         };
         Self {
             name: policy.name.clone(),
@@ -98,5 +99,9 @@ mod tests {
             (delays.len(), &delays[0], &delays[20]),
             (21, &json!(5000), &json!(1_800_000))
         );
+        let gateway = &all[7];
+        assert_eq!(gateway["jitter"], "short");
+        let delays = gateway["delays_ms"].as_array().unwrap();
+        assert_eq!(delays[..5], [500, 1000, 2000, 5000, 10_000]);
     }
 }

@@ -3,6 +3,7 @@
 //! Invariant: names and times only; no key, no body, no content of a conversation.
 
 use crate::observe::metrics::Counters;
+use outlast_engine::shared_state::OpenGate;
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::Cause;
 use schemars::JsonSchema;
@@ -19,7 +20,7 @@ pub struct Status {
     pub about: GatewaySummary,
     /// The accounts that are configured.
     pub accounts: Vec<Account>,
-    /// The gates that are not closed.
+    /// The gates at which calls fail.
     pub gates: Vec<Gate>,
     /// The waiting requests, the oldest first.
     pub waiting: Vec<WaitingRequest>,
@@ -85,7 +86,7 @@ pub enum AccountState {
     Blocked,
 }
 
-/// A gate that is not closed.
+/// A gate at which calls fail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Gate {
     /// The name of the gate: its provider, account and model.
@@ -93,11 +94,28 @@ pub struct Gate {
     /// The cause for which the gate opened, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// The time at which the next request may be sent.
+    /// The time of the next probe, if the gate is down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// The number of requests that wait at the gate.
     pub waiting: u64,
+    /// The state of the gate in one sentence.
+    #[serde(default)]
+    pub state: String,
+}
+
+impl Gate {
+    /// Returns a gate of the shared state as it is shown.
+    pub fn new(known: OpenGate, now: Timestamp) -> Self {
+        let probe_at = known.gate.outage().map(|(_, probe_at)| probe_at);
+        Self {
+            name: known.name,
+            cause: known.cause,
+            until: probe_at.filter(|at| *at > now),
+            waiting: known.waiting,
+            state: known.summary,
+        }
+    }
 }
 
 /// A waiting request.

@@ -46,10 +46,20 @@ impl Hold {
         }
     }
 
-    /// Records that a new wait begins. `told` is the time at which its client was told to come back, if it was. The
-    /// write to the file follows soon.
-    pub fn update(&self, progress: Progress, told: Option<Timestamp>) {
+    /// Records that a new wait begins, which is expected to end at that time. The write to the file follows soon.
+    pub fn begin_wait(&self, progress: Progress, expected: Option<Timestamp>) {
         self.signal.begin_wait();
+        self.update(progress, expected);
+    }
+
+    /// Records that the expected end of the wait has moved. It is not written: times move often, and whoever resumes the
+    /// request asks the gate anew.
+    pub fn set_expected(&self, end: Timestamp) {
+        self.holds.set_return_at(self.key, end);
+    }
+
+    /// Records the progress. `told` is the time at which its client was told to come back, if it was.
+    pub fn update(&self, progress: Progress, told: Option<Timestamp>) {
         self.holds.update(self.key, |held| {
             held.progress = progress;
             held.return_at = told;

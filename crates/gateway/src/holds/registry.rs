@@ -106,7 +106,7 @@ impl HeldRequest {
             attempts: self.progress.attempts,
             resent: self.progress.resent,
             cause: self.progress.cause,
-            wake: self.progress.wake,
+            wake: self.return_at.or(self.progress.wake),
             left: self.abandoned_at(),
         }
     }

@@ -229,11 +229,11 @@ async fn retry_now_during_attempt_does_not_skip_next_wait() {
     let gateway = TestGateway::in_memory().await;
     let hold = gateway.begin("a", "one");
     gateway.holds.retry_now(None);
-    hold.update(progress(0, 2), None);
+    hold.begin_wait(progress(0, 2), None);
     assert_eq!(hold.command().now_or_never(), None);
     // A cancel is final.
     gateway.holds.cancel("one");
-    hold.update(progress(0, 3), None);
+    hold.begin_wait(progress(0, 3), None);
     assert_eq!(hold.command().now_or_never(), Some(Command::Cancel));
 }
 

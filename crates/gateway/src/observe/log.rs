@@ -65,6 +65,20 @@ pub enum Level {
     Error,
 }
 
+/// The reason for a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitReason {
+    /// The schedule of the request's own policy.
+    Schedule,
+    /// The provider has stated the time.
+    StatedTime,
+    /// Other requests fail, or are before this one.
+    Gate,
+    /// All permits of the account are taken.
+    Permit,
+}
+
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -83,6 +97,8 @@ pub enum EventKind<'a> {
         cause: Cause,
         /// The attempt that failed; 1 is the first.
         attempt: u32,
+        /// The reason for the wait.
+        reason: WaitReason,
         /// The time of the next attempt, as far as it is known.
         wake: Option<Timestamp>,
     },
@@ -125,6 +141,17 @@ pub enum EventKind<'a> {
         /// The reason.
         #[serde(serialize_with = "clean")]
         message: &'a str,
+    },
+    /// A gate lets everybody call from now on, or not any more.
+    Gate {
+        /// The name of the gate: its provider, account and model.
+        #[serde(serialize_with = "clean")]
+        name: &'a str,
+        /// The cause of the last failure, if it is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cause: Option<Cause>,
+        /// The state of the gate in one sentence.
+        state: &'a str,
     },
     /// The settings were reloaded.
     Reload {
@@ -258,7 +285,7 @@ impl EventKind<'_> {
             Self::Listening { .. } | Self::Resumed { .. } | Self::Drain { .. } => Level::Info,
             Self::Reload { problem: None } => Level::Info,
             Self::Reload { problem: Some(_) } => Level::Error,
-            Self::Waiting { .. } | Self::AttemptFailed { .. } => Level::Warn,
+            Self::Waiting { .. } | Self::AttemptFailed { .. } | Self::Gate { .. } => Level::Warn,
             Self::Refused { .. } | Self::EventsDropped { .. } => Level::Warn,
             Self::Finished(record) => match record.outcome {
                 Outcome::Answered | Outcome::Left | Outcome::Cancelled => Level::Info,

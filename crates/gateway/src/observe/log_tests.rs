@@ -64,6 +64,7 @@ fn one_of_each<'a>(record: &'a Record<'a>) -> [EventKind<'a>; 8] {
         EventKind::Waiting {
             cause: Cause::Overloaded,
             attempt: 1,
+            reason: WaitReason::Schedule,
             wake: Some(at() + Duration::from_secs(5)),
         },
         EventKind::Resumed {

@@ -1,7 +1,7 @@
 //! Tests of the spans that a collector receives.
 
 use super::*;
-use crate::observe::log::{Outcome, sample};
+use crate::observe::log::{Outcome, WaitReason, sample};
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::Cause;
 use secrecy::SecretString;
@@ -127,6 +127,7 @@ fn emit_sample_request(otel: &SpanSink) {
     tell(EventKind::Waiting {
         cause: Cause::Overloaded,
         attempt: 1,
+        reason: WaitReason::Schedule,
         wake: Some(at),
     });
     let record = Record {

@@ -122,6 +122,7 @@ impl RequestLog {
                 cause,
                 attempt,
                 wake,
+                ..
             } => self.0.lock().change(ticket, |request| {
                 let last = request.attempt_mut(attempt);
                 last.cause.get_or_insert(cause);

@@ -1,8 +1,8 @@
 //! Tests of the request log: its content and its bounds.
 
 use super::*;
-use crate::observe::log::Record;
 use crate::observe::log::sample::record;
+use crate::observe::log::{Record, WaitReason};
 use outlast_kernel::verdict::Cause;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -38,6 +38,7 @@ fn waits(attempt: u32, wake: u64) -> EventKind<'static> {
     EventKind::Waiting {
         cause: Cause::Overloaded,
         attempt,
+        reason: WaitReason::Schedule,
         wake: Some(at(wake)),
     }
 }

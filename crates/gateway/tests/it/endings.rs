@@ -197,20 +197,27 @@ async fn unretried_failure_leaves_retry_to_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn overnight_policy_gives_up_within_its_budget() {
+async fn long_policy_gives_up_within_its_budget() {
     limited(async {
         let rig = Plan::new("error:503,times=always", 14_400).start().await;
-        let answer = rig.ask(&TestRequest::new(Dialect::Anthropic, true)).await;
-        assert_eq!(answer.status, 503, "{answer:?}");
-        assert_eq!(answer.header("x-should-retry"), Some("false"));
-        let why = answer.header("x-outlast-gave-up").unwrap();
-        assert!(why.contains("21 retries") || why.contains("8h"), "{why}");
-        let waited = answer.header("x-outlast-waited-ms").unwrap();
-        let hours = waited.parse::<f64>().unwrap() / 3_600_000.0;
-        // By a clock that runs so fast, the attempts take their time as well.
-        assert!((4.0..=9.0).contains(&hours), "{hours}");
+        for (policy, retries) in [("overnight", "21 retries"), ("gateway", "24 retries")] {
+            gives_up_within_budget(&rig, policy, retries).await;
+        }
     })
     .await;
+}
+
+async fn gives_up_within_budget(rig: &Rig, policy: &str, retries: &str) {
+    let ask = TestRequest::new(Dialect::Anthropic, true).with("x-outlast-policy", policy);
+    let answer = rig.ask(&ask).await;
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert_eq!(answer.header("x-should-retry"), Some("false"));
+    let why = answer.header("x-outlast-gave-up").unwrap();
+    assert!(why.contains(retries) || why.contains("8h"), "{why}");
+    let waited = answer.header("x-outlast-waited-ms").unwrap();
+    let hours = waited.parse::<f64>().unwrap() / 3_600_000.0;
+    // By a clock that runs so fast, the attempts take their time as well.
+    assert!((4.0..=9.0).contains(&hours), "{hours}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -234,7 +234,7 @@ async fn codex_metadata_order_does_not_prevent_resume() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_identical_requests_are_separate() {
     limited(async {
-        let rig = Plan::new("error:503", SCALE).start().await;
+        let rig = Plan::new("error:503+error:503", SCALE).start().await;
         rig.clock.pause();
         let ask = TestRequest::new(Dialect::OpenaiChat, true);
         let first = Client::asking(rig.gateway, &ask).await;
@@ -247,8 +247,8 @@ async fn concurrent_identical_requests_are_separate() {
             assert_eq!(answer.status, 200, "{answer:?}");
             answer.header("x-outlast-attempts").unwrap().to_owned()
         });
-        assert_eq!(attempts, ["2", "1"]);
-        assert_eq!(rig.provider_requests().await.len(), 3);
+        assert_eq!(attempts, ["2", "2"]);
+        assert_eq!(rig.provider_requests().await.len(), 4);
     })
     .await;
 }

@@ -19,6 +19,7 @@ mod kept_alive;
 mod limits;
 mod matrix;
 mod outage;
+mod partial_failure;
 mod raw;
 mod responses;
 mod rig;

@@ -9,7 +9,7 @@ use outlast_engine::shared_state::SharedState;
 use outlast_engine::transport::{Forwarder, HttpSettings};
 use outlast_engine::{BoxFuture, CancellationToken, Clock};
 use outlast_gateway::auth::{AllowedNames, Token};
-use outlast_gateway::{Gateway, Limits, Setup, Upstream, Upstreams};
+use outlast_gateway::{Gateway, Handle, Limits, Setup, Upstream, Upstreams};
 use outlast_kernel::policy::Policy;
 use outlast_mock::{Options, Server};
 use serde_json::Value;
@@ -41,8 +41,12 @@ pub(super) struct Plan {
     /// A provider of the test's own, instead of the scripted one.
     pub(super) provider: Option<SocketAddr>,
     pub(super) timeouts: Timeouts,
+    /// The policy of requests that name none.
+    pub(super) policy: &'static str,
     /// The stored accounts: their names and keys.
     pub(super) accounts: Vec<(&'static str, &'static str)>,
+    /// The maximum number of concurrent calls of each account.
+    pub(super) max_in_flight: Option<u32>,
     /// Whether waits and large bodies are stored in files.
     pub(super) is_persistent: bool,
 }
@@ -56,7 +60,9 @@ impl Plan {
             models: Vec::new(),
             provider: None,
             timeouts: NO_TIMEOUTS,
+            policy: "gateway",
             accounts: Vec::new(),
+            max_in_flight: None,
             is_persistent: false,
         }
     }
@@ -86,6 +92,7 @@ impl Plan {
             gateway: provider,
             gateway_stop: CancellationToken::new(),
             serving: None,
+            handle: None,
             stop,
         };
         rig.start_gateway().await;
@@ -118,6 +125,7 @@ pub(super) struct Rig {
     pub(super) gateway: SocketAddr,
     gateway_stop: CancellationToken,
     serving: Option<tokio::task::JoinHandle<()>>,
+    handle: Option<Handle>,
     stop: CancellationToken,
 }
 
@@ -196,6 +204,7 @@ impl Rig {
             gateway: self.gateway,
             gateway_stop: CancellationToken::new(),
             serving: None,
+            handle: None,
             stop: CancellationToken::new(),
         };
         next.start_gateway().await;
@@ -219,8 +228,17 @@ impl Rig {
     async fn start_gateway(&mut self) {
         let gateway = Gateway::bind(self.setup()).await.unwrap();
         self.gateway = gateway.address();
+        self.handle = Some(gateway.handle());
         self.gateway_stop = CancellationToken::new();
         self.serving = Some(tokio::spawn(gateway.serve(self.gateway_stop.clone())));
+    }
+
+    /// Sends all further attempts to another provider.
+    pub(super) fn change_provider(&mut self, provider: SocketAddr) {
+        self.provider = provider;
+        let shared_state = SharedState::process_local(self.clock.clone());
+        let upstreams = self.upstreams(&shared_state);
+        self.handle.as_ref().unwrap().reload(upstreams);
     }
 
     fn setup(&self) -> Setup {
@@ -252,21 +270,21 @@ impl Rig {
             let accounts = self.plan.accounts.iter().map(|(name, key)| Account {
                 name: (*name).to_owned(),
                 source: Arc::new(Key(key)),
-                max_in_flight: None,
+                max_in_flight: self.plan.max_in_flight,
             });
             let (knowledge, clock) = (knowledge.clone(), self.clock.clone());
             Arc::new(Accounts::new(accounts.collect(), knowledge, clock))
         });
         let upstream = |name: &str| Upstream {
             name: name.to_owned(),
-            address: String::new(),
+            address: self.provider.to_string(),
             forward: forward.clone(),
             accounts: accounts.clone(),
         };
         Upstreams {
             anthropic: upstream("anthropic"),
             openai: upstream("openai"),
-            policy: Policy::named("overnight").unwrap().into(),
+            policy: Policy::named(self.plan.policy).unwrap().into(),
             policies: Vec::new(),
             client: None,
             timeouts: self.plan.timeouts,

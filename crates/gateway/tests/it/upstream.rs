@@ -163,6 +163,12 @@ impl Upstream {
         *self.shared.counts.borrow()
     }
 
+    /// Begins to count the requests in flight anew.
+    pub(super) fn reset_max_in_flight(&self) {
+        self.shared
+            .count(|counts| counts.max_in_flight = counts.in_flight);
+    }
+
     /// Waits until the counts meet the condition.
     pub(super) async fn until(&self, happened: impl FnMut(&Counts) -> bool) -> Counts {
         let mut counts = self.shared.counts.subscribe();

@@ -1,248 +1,275 @@
-//! The pace: how fast a ramp lets callers through, and what is learnt of the provider's pace on the way.
+//! The pace: the provider's known rate, and the slots of a queue that is let through at a rate.
 //!
-//! Integers only. A provider accepts a burst above its pace before it refuses anything, so a ramp that grows by a
-//! part `g` of its rate in a second is ahead of a provider with one second of burst by the square root of `2 g` when
-//! it hears of it: 14 % at the pace of the search, 8 % at that of the care.
-//! Invariant: many refusals of calls that went out at one rate say no more than one of them.
+//! Invariants: a rate stays within its bounds; refusals of calls that were sent before the last cut take nothing more.
 
+use super::evidence::Report;
+use super::rules;
+use super::trial::LoadTrial;
 use crate::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
-/// Calls in a thousand seconds.
-pub(super) type Rate = u32;
-
-pub(super) const INITIAL_RATE: Rate = 5_000;
-pub(super) const MAX_RATE: Rate = 1_000_000;
-pub(super) const MIN_RATE: Rate = 500;
-
-// What one success adds to the rate. Since there are as many successes in a second as the rate says, a thousandth of a
-// call is a tenth of a percent in a second, at any rate.
-
-/// Below a pace that the provider is known to keep up with.
-const CATCH_UP_GROWTH: Rate = 200;
-/// Above it. The slower it is, the more there may be to find.
-const SEARCH_GROWTH: (Rate, Rate) = (10, 30);
-/// Near a pace at which the provider refused something lately.
-const CAREFUL_GROWTH: Rate = 3;
-/// With nothing known, the search falls with the square of the rate, from this at one call a second: from 5/s it
-/// reaches 10/s after 23 successes, 25/s after 413.
-const UNKNOWN_PACE_SEARCH: u64 = 12_500;
-/// The same for the search above a known pace.
-const KNOWN_PACE_SEARCH: u64 = 6_250;
-/// No success makes the ramp faster by more than this part of its rate.
-const MAX_GROWTH_DIVISOR: Rate = 8;
-
-// What one refusal takes from the rate at which it went out. In balance with the care of the successes, one call in
-// seventy is refused: so the ramp neither gives in to one call that was larger than others nor leaves much of the
-// provider unused.
-
-/// So much, but of a fast ramp at least so small a part: it must get down, too.
-const REFUSAL_CUT: (Rate, Rate) = (200, 256);
-/// The same for a refusal that states a time: it stops everyone, and should be rarer.
-const STATED_TIME_CUT: (Rate, Rate) = (800, 32);
-/// And never more than this part.
-const MAX_CUT_DIVISOR: Rate = 8;
-
-/// A refusal that is older than this says nothing any more.
-const REFUSAL_MEMORY: Duration = Duration::from_secs(90);
-/// While all goes well, calls are counted over this long.
-const COUNT_WINDOW: Duration = Duration::from_secs(10);
-/// Whoever waits less than this stands in no line to speak of.
-const QUEUE_THRESHOLD: Duration = Duration::from_millis(500);
-/// For so long after there was a line, the pace counts as needed.
-const BUSY_GRACE: Duration = Duration::from_secs(1);
-/// A ramp without a line for this long is not needed any more. One that ended with the last waiter would let the next
-/// burst meet the provider unpaced, again and again where there is about as much to do as it can carry.
-const CALM_PERIOD: Duration = Duration::from_secs(30);
-/// Who comes less late than this, or than a slot, does not push back those behind it. In microseconds: a store may take
-/// that long to be asked, and then everyone comes late.
-const LATENESS_GRACE_MICROS: u64 = 250_000;
-
-// --- what is known ---
-
-/// What a gate knows of its provider's pace, from one trouble to the next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct PaceEstimate {
-    /// The pace that the provider keeps up with; 0 when nothing is known.
-    pub(super) rate: Rate,
-    /// When it last refused to go faster.
-    refused: Option<Timestamp>,
-    /// Since when calls are counted, and how many were accepted.
-    since: Timestamp,
-    accepted: u32,
-}
-
-impl PaceEstimate {
-    /// So many more calls were accepted while everyone could pass.
-    pub(super) fn count_accepted(&mut self, calls: u32, now: Timestamp) {
-        if now < self.since {
-            self.restart_count(now);
-        }
-        let elapsed = now.since(self.since);
-        if elapsed >= COUNT_WINDOW {
-            let carried = u128::from(self.accepted) * 1_000_000 / elapsed.as_millis();
-            let carried = Rate::try_from(carried).unwrap_or(MAX_RATE);
-            // What was carried once is forgotten slowly: half of it in seven minutes.
-            self.rate = carried.max(self.rate - self.rate / 64);
-            self.restart_count(now);
-        }
-        self.accepted = self.accepted.saturating_add(calls);
-    }
-
-    /// Counts from now on.
-    pub(super) fn restart_count(&mut self, now: Timestamp) {
-        (self.since, self.accepted) = (now, 0);
-    }
-
-    /// Where the ramp begins when the trouble is over at once: just under what is known.
-    pub(super) fn rate_after_brief_failure(&self) -> Rate {
-        match self.rate {
-            0 => INITIAL_RATE,
-            rate => (rate / 8 * 7).max(MIN_RATE),
-        }
-    }
-
-    /// Where it begins after an outage: at a quarter of what is known, but not below the usual beginning for that alone.
-    pub(super) fn rate_after_outage(&self) -> Rate {
-        match self.rate {
-            0 => INITIAL_RATE,
-            rate => (rate / 4).max(INITIAL_RATE.min(rate / 4 * 3)).max(MIN_RATE),
-        }
-    }
-}
-
-// --- the ramp ---
-
-/// A call that was refused.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Refusal {
-    /// The rate of the ramp when it was let through.
-    pub(super) rate: Rate,
-    pub(super) has_stated_time: bool,
-}
-
-/// Callers pass in order, one in each slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Ramp {
-    /// When the next caller may pass, in microseconds: a millisecond is too coarse for a pace.
-    next_slot: u64,
-    pub(super) rate: Rate,
-    pub(super) failures_in_a_row: u32,
-    /// When there was last a line to speak of.
-    busy: Timestamp,
+/// The highest recent rate of completions that were not refusals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct KnownPace {
+    /// In calls per second; zero while nothing is known.
+    pub(super) rate: f64,
+    /// That of the last window, once one is over.
     #[serde(default)]
-    pub(super) began: Timestamp,
+    latest: Option<f64>,
+    window_began: Timestamp,
+    completions: u32,
 }
 
-impl Ramp {
-    pub(super) fn begin(rate: Rate, now: Timestamp) -> Self {
-        Self {
-            next_slot: micros(now),
-            rate,
-            failures_in_a_row: 0,
-            busy: now,
-            began: now,
+impl KnownPace {
+    pub(super) const fn restart(&mut self, now: Timestamp) {
+        (self.window_began, self.completions) = (now, 0);
+    }
+
+    /// Begins a new window if a clock that was set back has left its begin in the future.
+    pub(super) fn clamp_times(&mut self, now: Timestamp) {
+        if self.window_began > now {
+            self.restart(now);
         }
     }
 
-    /// When a caller with so many ahead of it may pass.
-    pub(super) fn slot_time(&self, ahead: u32, not_before: Timestamp) -> Timestamp {
-        let first = self.next_slot.max(micros(not_before));
-        let slot = first.saturating_add(interval(self.rate) * u64::from(ahead));
-        Timestamp::from_millis(slot.div_ceil(1000))
+    /// Returns whether the pace was measured over a window, even if nothing was completed in it.
+    pub(super) const fn is_measured(&self) -> bool {
+        self.latest.is_some()
     }
 
-    /// Somebody will have to wait so long.
-    pub(super) fn record_wait(&mut self, wait: Duration, now: Timestamp) {
-        if wait >= QUEUE_THRESHOLD {
+    /// Returns the rate of the last window.
+    pub(super) fn latest(&self) -> f64 {
+        self.latest.unwrap_or_default()
+    }
+
+    pub(super) fn count(&mut self, completions: u32, now: Timestamp) {
+        if self.window_began == Timestamp::default() {
+            self.window_began = now;
+        }
+        self.completions = self.completions.saturating_add(completions);
+        let window = now.since(self.window_began);
+        if window >= rules::PACE_WINDOW {
+            let rate = f64::from(self.completions) / window.as_secs_f64();
+            self.rate = rate.max(self.rate - self.rate * rules::PACE_FORGOTTEN);
+            self.latest = Some(rate);
+            self.restart(now);
+        }
+    }
+
+    /// Returns the known rate, or that of the current window if it is higher.
+    pub(super) fn at_least_current(&self, now: Timestamp) -> f64 {
+        let elapsed = now.since(self.window_began).as_secs_f64().max(1.0);
+        (f64::from(self.completions) / elapsed).max(self.rate)
+    }
+
+    /// Returns the rate at which a queue starts after an outage.
+    pub(super) fn initial_rate(&self) -> f64 {
+        (self.rate * rules::INITIAL_SHARE_OF_KNOWN).max(rules::INITIAL_RATE)
+    }
+}
+
+/// A queue that is let through at a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Pace {
+    /// In calls per second.
+    pub(super) rate: f64,
+    pub(super) began: Timestamp,
+    /// The time of the next free slot, in microseconds: slots lie closer together than a millisecond.
+    next_slot_micros: u64,
+    /// The last time at which somebody waited.
+    busy: Timestamp,
+    refusal_score: f64,
+    refused: Option<Timestamp>,
+    failed: Option<Timestamp>,
+    /// Refusals of calls that went out at a higher rate were sent before the last cut.
+    cut_rate: Option<f64>,
+}
+
+/// Slots that a process may use.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slots {
+    /// The time of the first slot, in microseconds since the epoch.
+    pub(super) first_micros: u64,
+    /// The time between two slots, in microseconds.
+    pub(super) interval_micros: u64,
+    /// The number of slots.
+    pub(super) count: u32,
+    /// The rate at which they go out, in calls per second.
+    pub(super) rate: f64,
+}
+
+/// The shared facts that the rules of a pace need.
+pub(super) struct PaceContext {
+    pub(super) success_share: f64,
+    /// Ready requests of all processes.
+    pub(super) waiting: u32,
+    pub(super) now: Timestamp,
+}
+
+impl Pace {
+    pub(super) fn new(rate: f64, is_refused: bool, now: Timestamp) -> Self {
+        Self {
+            rate: rate.clamp(rules::MIN_RATE, rules::MAX_RATE),
+            began: now,
+            next_slot_micros: micros(now),
+            busy: now,
+            refusal_score: 0.0,
+            refused: is_refused.then_some(now),
+            failed: None,
+            cut_rate: None,
+        }
+    }
+
+    /// Learns from results. Returns whether nobody has waited for so long that the pace can end.
+    pub(super) fn merge(
+        &mut self,
+        report: &Report,
+        trial: &LoadTrial,
+        known: &mut KnownPace,
+        context: &PaceContext,
+    ) -> bool {
+        let now = context.now;
+        if !report.overloaded_at.is_empty() {
+            self.failed = Some(now);
+        }
+        let has_queue = f64::from(context.waiting) / self.rate >= rules::SHORT_WAIT;
+        if has_queue || report.waited >= rules::SHORT_WAIT {
             self.busy = now;
         }
-    }
-
-    /// Whether there was no line to speak of for a while: then nobody needs the ramp.
-    pub(super) fn is_calm(&self, now: Timestamp) -> bool {
-        now.since(self.busy) >= CALM_PERIOD
-    }
-
-    /// Takes the next slot.
-    pub(super) fn take_slot(&mut self, now: Timestamp) {
-        let (slot, now) = (interval(self.rate), micros(now));
-        let late = now.saturating_sub(self.next_slot);
-        let from = if late < slot.max(LATENESS_GRACE_MICROS) {
-            self.next_slot
-        } else {
-            now
-        };
-        self.next_slot = from.saturating_add(slot);
-    }
-
-    /// A call was accepted while so many are in line.
-    pub(super) fn record_success(
-        &mut self,
-        waiting: u32,
-        learnt: &mut PaceEstimate,
-        now: Timestamp,
-    ) {
-        self.failures_in_a_row = 0;
-        self.record_wait(
-            Duration::from_micros(interval(self.rate) * u64::from(waiting)),
-            now,
-        );
-        // A pace that nobody needed was not tried, and its success says nothing.
-        if now.since(self.busy) > BUSY_GRACE {
-            return;
+        for _ in 0..report.paced_successes {
+            self.refusal_score = (self.refusal_score - rules::TOLERATED_REFUSALS).max(0.0);
+            if now.since(self.busy) <= rules::GROWTH_AFTER_QUEUE && !trial.is_running() {
+                let growth = self
+                    .growth(known, context)
+                    .min(self.rate * rules::MAX_GROWTH);
+                self.rate = (self.rate + growth).min(rules::MAX_RATE);
+            }
         }
-        if learnt
-            .refused
-            .is_some_and(|at| now.since(at) > REFUSAL_MEMORY)
-        {
-            learnt.refused = None;
+        let overloads = trial
+            .is_load_bound()
+            .then_some(&report.overloaded_at)
+            .into_iter()
+            .flatten();
+        for sent_at in report.refused_at.iter().chain(overloads) {
+            self.refuse(*sent_at, known, now);
         }
-        let growth = self.growth(learnt).min(self.rate / MAX_GROWTH_DIVISOR);
-        self.rate = (self.rate + growth).min(MAX_RATE);
+        !has_queue && now.since(self.busy) >= rules::CALM
     }
 
-    /// A call that went out at some rate was refused.
-    pub(super) fn record_refusal(
-        &mut self,
-        refusal: Refusal,
-        learnt: &mut PaceEstimate,
-        now: Timestamp,
-    ) {
-        let most = refusal.rate / MAX_CUT_DIVISOR;
-        let (cut, part) = match (learnt.refused, refusal.has_stated_time) {
-            // The first refusal ends a search, which may be far ahead.
-            (None, _) => (most, MAX_CUT_DIVISOR),
-            (Some(_), true) => STATED_TIME_CUT,
-            (Some(_), false) => REFUSAL_CUT,
+    /// Returns the calls per second that a success adds: many below a known pace, else the more the longer nothing was
+    /// refused.
+    fn growth(&self, known: &KnownPace, context: &PaceContext) -> f64 {
+        let last = Some(self.began).max(self.refused).max(self.failed);
+        let quiet = context.now.since(last.unwrap_or_default()).as_secs_f64();
+        let is_fast = match known.rate > 0.0 {
+            true => self.rate < rules::BELOW_KNOWN * known.rate,
+            false => self.refused.is_none(),
         };
-        let rate = refusal.rate - cut.max(refusal.rate / part).min(most);
-        self.rate = self.rate.min(rate).max(MIN_RATE);
-        self.next_slot = self.next_slot.max(micros(now) + interval(self.rate));
-        self.failures_in_a_row += 1;
+        let careful = rules::CAREFUL_GROWTH * (1.0 + quiet / rules::QUIET).powi(2);
+        let growth = match is_fast {
+            true => rules::FAST_GROWTH,
+            false => careful.min(rules::FAST_GROWTH),
+        };
+        growth / context.success_share.max(rules::MIN_SHARE_IN_GROWTH)
+    }
+
+    fn refuse(&mut self, sent_at: f64, known: &mut KnownPace, now: Timestamp) {
+        const TOLERANCE: f64 = 1e-9;
+        const ABOVE_CUT: f64 = 1.02;
+        self.refusal_score += 1.0;
         self.busy = now;
-        learnt.rate = self.rate;
-        learnt.refused = Some(now);
+        let is_first = self.refused.is_none();
+        if self.refusal_score >= rules::MAX_REFUSAL_SCORE || is_first {
+            if self.cut_rate.is_none_or(|cut| sent_at <= cut + TOLERANCE) {
+                let cut = sent_at * (1.0 - rules::CUT);
+                self.rate = self.rate.min(cut).max(rules::MIN_RATE);
+                self.cut_rate = Some(self.rate * ABOVE_CUT);
+                self.refusal_score = 0.0;
+                known.rate = match known.rate > 0.0 {
+                    true => known.rate.min(self.rate),
+                    false => self.rate,
+                };
+            }
+        } else {
+            self.rate = (self.rate - rules::FINE_CUT).max(rules::MIN_RATE);
+        }
+        if self.cut_rate.is_some_and(|cut| self.rate > cut) {
+            self.cut_rate = None;
+        }
+        self.refused = Some(now);
     }
 
-    fn growth(&self, learnt: &PaceEstimate) -> Rate {
-        let square = u64::from(self.rate.max(1)).pow(2);
-        let falling = |from: u64| Rate::try_from(from * 1_000_000 / square).unwrap_or(Rate::MAX);
-        match learnt.rate {
-            0 => falling(UNKNOWN_PACE_SEARCH).max(SEARCH_GROWTH.0),
-            known if self.rate < known / 10 * 9 => CATCH_UP_GROWTH,
-            _ if learnt.refused.is_some() => CAREFUL_GROWTH,
-            _ => falling(KNOWN_PACE_SEARCH).clamp(SEARCH_GROWTH.0, SEARCH_GROWTH.1),
+    /// Moves times that a clock which was set back has left in the future.
+    pub(super) fn clamp_times(&mut self, now: Timestamp) {
+        self.began = self.began.min(now);
+        self.busy = self.busy.min(now);
+        self.refused = self.refused.map(|refused| refused.min(now));
+        self.failed = self.failed.map(|failed| failed.min(now));
+        let latest =
+            micros(now).saturating_add(in_micros(1.0 / self.rate + rules::SLOT_HORIZON_OF_OLDEST));
+        self.next_slot_micros = self.next_slot_micros.min(latest);
+    }
+
+    /// Reserves slots for a process that wants so many; `None` if all slots of the near future are taken.
+    pub(super) fn reserve(
+        &mut self,
+        wanted: u32,
+        is_oldest: bool,
+        now: Timestamp,
+    ) -> Option<Slots> {
+        let horizon = match is_oldest {
+            true => rules::SLOT_HORIZON_OF_OLDEST,
+            false => rules::SLOT_HORIZON,
+        };
+        let interval = 1.0 / self.rate;
+        let now_micros = micros(now);
+        if self.next_slot_micros > now_micros.saturating_add(in_micros(horizon.max(interval))) {
+            return None;
         }
+        let unused = now_micros.saturating_sub(self.next_slot_micros);
+        if unused > in_micros(interval.max(rules::SLOT_HORIZON)) {
+            self.next_slot_micros = now_micros;
+        }
+        let count = wanted.min(whole(self.rate * rules::SLOT_HORIZON)).max(1);
+        let slots = Slots {
+            first_micros: self.next_slot_micros,
+            interval_micros: in_micros(interval),
+            count,
+            rate: self.rate,
+        };
+        self.next_slot_micros = slots.end_micros();
+        Some(slots)
     }
 }
 
-fn micros(time: Timestamp) -> u64 {
+impl Slots {
+    const fn end_micros(&self) -> u64 {
+        let all = self.interval_micros.saturating_mul(self.count as u64);
+        self.first_micros.saturating_add(all)
+    }
+
+    /// Returns the times of the slots, rounded down to milliseconds.
+    pub(super) fn times(self) -> impl Iterator<Item = Timestamp> {
+        (0..self.count).map(move |number| {
+            let after = self.interval_micros.saturating_mul(u64::from(number));
+            Timestamp::from_millis(self.first_micros.saturating_add(after) / 1000)
+        })
+    }
+}
+
+const fn micros(time: Timestamp) -> u64 {
     time.as_millis().saturating_mul(1000)
 }
 
-/// Microseconds from one caller to the next.
-fn interval(rate: Rate) -> u64 {
-    1_000_000_000 / u64::from(rate.max(1))
+fn in_micros(seconds: f64) -> u64 {
+    u64::try_from(std::time::Duration::from_secs_f64(seconds).as_micros()).unwrap_or(u64::MAX)
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float-to-integer cast saturates, and numbers of slots are small"
+)]
+const fn whole(number: f64) -> u32 {
+    number as u32
 }

@@ -107,7 +107,12 @@ pub enum Jitter {
     Full,
     /// Half of the delay, plus a random part of the other half.
     Equal,
+    /// Up to a quarter less for delays of at most two seconds; no spread for longer ones.
+    Short,
 }
+
+/// The longest delay that [`Jitter::Short`] spreads.
+const MAX_SHORT_DELAY: Duration = Duration::from_secs(2);
 
 impl Jitter {
     /// Returns the delay to sleep, never longer than `delay`. `entropy` is read as a fraction of `u64::MAX`.
@@ -116,6 +121,8 @@ impl Jitter {
             Self::None => delay,
             Self::Full => fraction(delay, entropy),
             Self::Equal => delay / 2 + fraction(delay - delay / 2, entropy),
+            Self::Short if delay > MAX_SHORT_DELAY => delay,
+            Self::Short => delay - delay / 4 + fraction(delay / 4, entropy),
         }
     }
 }

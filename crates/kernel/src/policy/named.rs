@@ -1,4 +1,4 @@
-//! The seven named policies and their numbers, which are a contract.
+//! The eight named policies and their numbers, which are a contract.
 
 use super::{Backoff, Error, Jitter, Policy, Switches};
 use std::num::NonZeroU32;
@@ -9,10 +9,12 @@ use std::time::Duration;
 const SESSION_STATED_WAIT: Duration = Duration::from_secs(300);
 
 const OVERNIGHT_STEPS: [u64; 8] = [5, 10, 30, 60, 300, 600, 900, 1800];
+/// The first steps of `gateway`, in milliseconds.
+const QUICK_STEPS_MS: [u64; 3] = [500, 1000, 2000];
 
 impl Policy {
     /// The names of all policies, in the order of the documentation.
-    pub const NAMES: [&str; 7] = [
+    pub const NAMES: [&str; 8] = [
         "none",
         "standard",
         "aggressive",
@@ -20,6 +22,7 @@ impl Policy {
         "conservative",
         "session",
         "overnight",
+        "gateway",
     ];
 
     /// Returns the policy with that name.
@@ -57,6 +60,7 @@ impl Policy {
                 ..doubling("session", 4, Duration::from_secs(2), SESSION_STATED_WAIT)
             },
             "overnight" => overnight(),
+            "gateway" => gateway(),
             _ => {
                 return Err(Error::UnknownName {
                     name: crate::text::bounded(name, 64).into_owned(),
@@ -101,6 +105,7 @@ fn doubling(name: &str, attempts: u32, base: Duration, cap: Duration) -> Policy 
         max_stated_wait: Some(cap),
         wait_for_reset: false,
         may_switch: Switches::ALL,
+        quick_retries: false,
     }
 }
 
@@ -117,5 +122,22 @@ fn overnight() -> Policy {
         max_stated_wait: None,
         wait_for_reset: false,
         may_switch: Switches::ALL,
+        quick_retries: false,
+    }
+}
+
+/// As quick as the SDKs of its clients at first, then as patient as `overnight`.
+fn gateway() -> Policy {
+    let overnight = overnight();
+    let quick = QUICK_STEPS_MS.map(Duration::from_millis);
+    let long = OVERNIGHT_STEPS.map(Duration::from_secs);
+    Policy {
+        name: "gateway".to_owned(),
+        backoff: Backoff::Stepped {
+            steps: quick.into_iter().chain(long).collect(),
+        },
+        jitter: Jitter::Short,
+        quick_retries: true,
+        ..overnight
     }
 }

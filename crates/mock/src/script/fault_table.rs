@@ -307,12 +307,18 @@ pub(crate) const FAULTS: [Row; 38] = [
     ),
     row!(
         "flaky",
-        ":SHARE[,seed=NUMBER][,of=KIND]",
-        "that share of all calls fails",
+        ":SHARE[,retry-after=SECONDS][,seed=NUMBER][,of=KIND]",
+        "that share fails, or is refused with a wait",
         |a| {
             let share = a.positional_share()?.ok_or("it needs a SHARE")?;
+            let refusal = a.seconds("retry-after")?;
             let rng = fastrand::Rng::with_seed(a.named("seed")?.unwrap_or(0));
-            with_answer_kind(a, FaultSchedule::Flaky { share, rng })
+            let schedule = FaultSchedule::Flaky {
+                share,
+                refusal,
+                rng,
+            };
+            with_answer_kind(a, schedule)
         }
     ),
     row!(

@@ -13,5 +13,6 @@ mod answers;
 mod client;
 mod control;
 mod faults;
+mod partial_failure;
 mod resume;
 mod turns;

@@ -1,6 +1,7 @@
 //! The schema for editors agrees with the reader about every file.
 
 use crate::file::{SCHEMA, names, read, tree};
+use outlast_kernel::policy::Policy;
 use serde_json::Value;
 use std::path::Path;
 
@@ -151,6 +152,8 @@ fn schema_names_match_reader_names() {
         known.sort_unstable();
         assert_eq!(names_at(pointer), known, "{pointer}");
     }
+    let policies = schema.pointer("/$defs/retry/properties/policy/enum");
+    assert_eq!(policies, Some(&Policy::NAMES.as_slice().into()));
     let contracts = schema.pointer("/$defs/contract/oneOf").unwrap();
     assert_eq!(contracts.as_array().unwrap().len(), names::CONTRACTS.len());
     for (index, (kind, own)) in names::CONTRACTS.iter().enumerate() {

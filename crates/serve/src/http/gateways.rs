@@ -26,7 +26,7 @@ const VIEWS: [&str; 5] = ["sessions", "gateway", "runs", "providers", "policies"
 
 /// What a server needs of the program beside sessions and runs.
 pub trait HostServices: Send + Sync {
-    /// The accounts that are configured, and the gates that are not closed.
+    /// The accounts that are configured, and the gates at which calls fail.
     fn provider_state(&self) -> Result<(Vec<Account>, Vec<Gate>), String>;
 
     /// The gateways that run on this machine: `{port, address, status}` each, or a `problem` in place of the status.

@@ -133,7 +133,7 @@ async fn model_failure_does_not_try_other_accounts() {
 
 // --- The gate ---
 
-/// Two sessions meet the overload of `one` and wait before its gate; then the third one sends a prompt.
+/// So many sessions meet the overload of `one` that it is proven, and wait before its gate; then another one sends a prompt.
 struct HeldGate {
     routes: Routes,
     knowledge: SharedState,
@@ -152,7 +152,7 @@ impl HeldGate {
             fallbacks: Vec::new(),
             ..routes.setup_by("overnight")
         };
-        let early: Vec<Arc<Session>> = (0..2)
+        let early: Vec<Arc<Session>> = (0..24)
             .map(|_| Arc::new(Session::in_memory(alone.clone())))
             .collect();
         for session in early.clone() {

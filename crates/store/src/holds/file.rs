@@ -4,7 +4,7 @@ use super::Row;
 use super::write_buffer::{Group, WriteOutcome};
 use crate::Error;
 use crate::database::{self, HOLDS};
-use crate::queue::{millis, timestamp};
+use crate::time::{millis, timestamp};
 use rusqlite::{Connection, params};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use super::owner::{Liveness, Owner};
 use super::session_lock::{self, owner_of};
 use super::{Journal, RawEntry, StoredEntry, to_i64, to_u64};
 use crate::Error;
-use crate::queue::timestamp;
+use crate::time::timestamp;
 use outlast_kernel::Timestamp;
 use rusqlite::{Connection, Params, Row, params};
 use std::sync::Arc;

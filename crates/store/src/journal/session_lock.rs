@@ -6,7 +6,7 @@
 use super::Journal;
 use super::owner::{Liveness, Owner};
 use crate::Error;
-use crate::queue::millis;
+use crate::time::millis;
 use crate::worker::OnCallerGone;
 use outlast_kernel::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};

@@ -8,7 +8,7 @@ use super::owner::Liveness;
 use super::session_lock::{self, FencingToken, SessionLock};
 use super::{Journal, RawEntry, to_i64};
 use crate::Error;
-use crate::queue::millis;
+use crate::time::millis;
 use rusqlite::{Connection, ErrorCode, params};
 use std::sync::Arc;
 

@@ -44,6 +44,18 @@ fn put(holds: &Holds, row: &Row) {
 }
 
 #[tokio::test]
+async fn holds_of_earlier_version_are_kept() {
+    let place = TestFolder::new();
+    let earlier = rusqlite::Connection::open(place.path()).unwrap();
+    let schema = include_str!("../../src/schema/holds-1.sql");
+    earlier.execute_batch(schema).unwrap();
+    let rows = r#"PRAGMA user_version = 1; INSERT INTO holds VALUES ('a', '{"x":1}', 30000)"#;
+    earlier.execute_batch(rows).unwrap();
+    drop(earlier);
+    assert_eq!(place.open().rows, [row("a", r#"{"x":1}"#, 30)]);
+}
+
+#[tokio::test]
 async fn holds_are_read_back_after_reopen() {
     let place = TestFolder::new();
     let opened = place.open();

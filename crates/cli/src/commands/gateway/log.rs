@@ -7,7 +7,8 @@ use crate::args::LogFormat;
 use crate::output::diagnostics;
 use crate::output::run_view::{one_line, whole_seconds};
 use outlast_gateway::observe::log::{
-    self, Event, EventKind, Level, LineSink, Outcome, Record, Sink, cleaned, cleaned_path,
+    self, Event, EventKind, Level, LineSink, Outcome, Record, Sink, WaitReason, cleaned,
+    cleaned_path,
 };
 use outlast_kernel::Timestamp;
 use outlast_kernel::time::{Span, millis};
@@ -49,11 +50,21 @@ fn write_words(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
         EventKind::Waiting {
             cause,
             attempt,
+            reason,
             wake,
         } => {
             let cause = cause.phrase();
             let next = next_try(wake, event.at);
-            write!(out, " ⚠ {id}: {cause} (attempt {attempt}), {next}")?;
+            let reason = match reason {
+                WaitReason::Schedule => "",
+                WaitReason::StatedTime => ", as stated by the provider",
+                WaitReason::Gate => ", queued with others",
+                WaitReason::Permit => ", all concurrent calls of the account are in use",
+            };
+            write!(out, " ⚠ {id}: {cause} (attempt {attempt}), {next}{reason}")?;
+        }
+        EventKind::Gate { name, state, .. } => {
+            write!(out, " ⚠ {}: {state}", sanitized(name))?;
         }
         EventKind::Resumed { attempts, .. } => write!(
             out,
@@ -186,9 +197,10 @@ mod tests {
     #[test]
     fn request_events_render_as_short_log_lines() {
         let at = Timestamp::from_millis(1_800_000_000_000);
-        let waiting = |cause, attempt, wake| EventKind::Waiting {
+        let waiting = |cause, attempt, reason, wake| EventKind::Waiting {
             cause,
             attempt,
+            reason,
             wake,
         };
         let refused = Record {
@@ -218,8 +230,14 @@ mod tests {
         };
         let wake = Some(at + Duration::from_secs(10));
         insta::assert_snapshot!(said(&[
-            (Some("req-1"), waiting(Cause::Overloaded, 2, wake)),
-            (Some("req-2"), waiting(Cause::UsageLimit, 1, None)),
+            (
+                Some("req-1"),
+                waiting(Cause::Overloaded, 2, WaitReason::Schedule, wake),
+            ),
+            (
+                Some("req-2"),
+                waiting(Cause::UsageLimit, 1, WaitReason::Gate, None),
+            ),
             (Some("req-1"), resumed),
             (Some("req-1"), EventKind::Finished(&record())),
             (Some("req-2"), EventKind::Finished(&refused)),
@@ -243,6 +261,11 @@ mod tests {
         let all = [
             listening,
             refused,
+            EventKind::Gate {
+                name: "anthropic@/work/claude-opus-5",
+                cause: Some(Cause::Overloaded),
+                state: "12 % of calls fail; not waiting for others",
+            },
             EventKind::Reload { problem: None },
             EventKind::Reload { problem },
             EventKind::Drain { in_flight, held },

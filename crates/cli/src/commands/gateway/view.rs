@@ -23,7 +23,7 @@ impl View<'_> {
     pub(super) fn lines(&self, columns: usize) -> Vec<String> {
         let status = self.status;
         let accounts = status.accounts.iter().map(|one| self.account(one));
-        let gates = status.gates.iter().map(|one| self.gate(one));
+        let gates = status.gates.iter().map(Self::gate);
         let waiting = status.waiting.iter().map(|one| self.waiting(one));
         let mut lines = vec![self.headline()];
         lines.extend(section("accounts", accounts.collect()));
@@ -72,16 +72,11 @@ impl View<'_> {
         vec![one_line(&account.name), one_line(&account.provider), state]
     }
 
-    fn gate(&self, gate: &Gate) -> Vec<String> {
-        let next = match gate.until {
-            Some(until) => format!("next try {}", self.time_left(until)),
-            None => "being tried".to_owned(),
-        };
+    fn gate(gate: &Gate) -> Vec<String> {
         vec![
             one_line(&gate.name),
             gate.cause.map_or("failing", Cause::phrase).to_owned(),
-            next,
-            format!("{} in line", gate.waiting),
+            one_line(&gate.state),
         ]
     }
 

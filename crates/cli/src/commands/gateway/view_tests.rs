@@ -24,8 +24,9 @@ fn busy() -> Value {
             { "name": "over", "provider": "openai", "state": "blocked", "cause": "overloaded", "until": at(10) },
         ],
         "gates": [
-            { "name": "anthropic/work/claude-opus-4-5", "cause": "overloaded", "until": at(3605), "waiting": 2 },
-            { "name": "openai//gpt-5.1", "waiting": 0 },
+            { "name": "anthropic/work/claude-opus-4-5", "cause": "overloaded", "until": at(3605), "waiting": 2,
+              "state": "down for 10m; next probe in 5s; 2 wait" },
+            { "name": "openai//gpt-5.1", "waiting": 0, "state": "12 % of calls fail; not waiting for others" },
         ],
         "waiting": [
             { "id": "req-1", "client": "claude-code", "dialect": "anthropic", "model": "claude-opus-4-5", "account": "work",

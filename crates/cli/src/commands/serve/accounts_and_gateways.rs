@@ -36,16 +36,13 @@ impl ServeSessionFactory {
         })
     }
 
-    /// Returns the gates that hold calls back.
+    /// Returns the gates at which calls fail.
     fn gates(&self, now: Timestamp) -> Vec<Gate> {
-        let open = self.shared_host().shared_state().open_gates().into_iter();
-        let shown = open.map(|open| Gate {
-            name: open.name,
-            cause: open.cause,
-            until: Some(open.stated_end).filter(|end| *end > now),
-            waiting: open.waiting,
-        });
-        shown.collect()
+        let failing = self.shared_host().shared_state().failing_gates();
+        failing
+            .into_iter()
+            .map(|gate| Gate::new(gate, now))
+            .collect()
     }
 }
 

@@ -35,7 +35,7 @@ pub(in crate::config) const GATEWAY: &[Setting] = &[
         Kind::Choice(&Policy::NAMES),
         "Retry policy of requests; the header `x-outlast-policy` overrides it for one request.",
     )
-    .default("overnight")
+    .default("gateway")
     .flag("--policy")
     .restricted(),
     setting(

@@ -81,6 +81,7 @@ impl SpanEvent {
                 cause,
                 attempt,
                 wake,
+                ..
             } => SpanEventKind::Waiting {
                 cause,
                 attempt,
