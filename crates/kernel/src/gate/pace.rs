@@ -170,7 +170,11 @@ impl Pace {
             true => rules::FAST_GROWTH,
             false => careful.min(rules::FAST_GROWTH),
         };
-        growth / context.success_share.max(rules::MIN_SHARE_IN_GROWTH)
+        let least = match known.rate > 0.0 {
+            true => rules::MIN_SHARE_IN_GROWTH,
+            false => rules::MIN_SHARE_IN_UNKNOWN_GROWTH,
+        };
+        growth / context.success_share.max(least)
     }
 
     fn refuse(&mut self, sent_at: f64, known: &mut KnownPace, now: Timestamp) {

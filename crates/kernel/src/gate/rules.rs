@@ -64,9 +64,10 @@ pub(super) const BURST: f64 = 1.0;
 /// Calls per second that one success adds below the known pace, and at it right after a refusal.
 pub(super) const FAST_GROWTH: f64 = 0.3;
 pub(super) const CAREFUL_GROWTH: f64 = 0.02;
-/// Where few calls succeed, each success adds more, as if at least this share did
+/// Where few calls succeed, each success adds more, as if at least this share did. Towards an unknown pace it adds little more
 /// (`fleets::fleet_meets_a_small_unknown_pace_gently`).
-pub(super) const MIN_SHARE_IN_GROWTH: f64 = 0.7;
+pub(super) const MIN_SHARE_IN_GROWTH: f64 = 0.1;
+pub(super) const MIN_SHARE_IN_UNKNOWN_GROWTH: f64 = 0.7;
 /// Careful growth quadruples in this time without refusals and failures, in seconds.
 pub(super) const QUIET: f64 = 15.0;
 /// Growth is fast below this part of the known pace.
