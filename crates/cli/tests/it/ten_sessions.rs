@@ -9,7 +9,8 @@ use std::process::{Child, Stdio};
 const SESSIONS: usize = 10;
 /// Milliseconds on the clock that all of them share.
 const DOWN: i64 = 120_000;
-const LEARNING: i64 = 20_000;
+/// On a busy machine, the last of ten processes begins late on a clock that is ten times as fast.
+const LEARNING: i64 = 60_000;
 /// Two requests with less time between them were concurrent.
 const CLOSEST: i64 = 1_000;
 
@@ -80,9 +81,9 @@ fn one_asks_for_all(mock: &MockServer) {
         probes.len()
     );
     assert!(served.all(|(at, _)| *at >= recovery), "{requests:?}");
-    // The first call of each, the two successful calls of each, and the retries that prove the outage with the probes of that
-    // time.
-    const MAX_EARLY_RETRIES: usize = 26;
+    // The first call of each, the two successful calls of each, and the retries that prove the outage with the probes of its first
+    // minute.
+    const MAX_EARLY_RETRIES: usize = 40;
     let calls = requests.len() - probes.len();
     assert!(calls <= 3 * SESSIONS + MAX_EARLY_RETRIES, "{requests:?}");
     assert!(!probes.is_empty() && probes.len() <= 30, "{probes:?}");
