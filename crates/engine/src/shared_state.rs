@@ -161,7 +161,9 @@ impl SharedState {
 
     fn shown_gates(&self, is_shown: impl Fn(&OpenGate) -> bool) -> Vec<OpenGate> {
         let mut open: HashMap<String, OpenGate> = HashMap::new();
-        for (key, snapshot) in &*self.0.gates.lock() {
+        let known = self.0.gates.lock();
+        let is_open = |snapshot: &GateSnapshot| snapshot.gate.mode() != Mode::Flowing;
+        for (key, snapshot) in known.iter().filter(|(_, snapshot)| is_open(snapshot)) {
             let shown = OpenGate {
                 name: key.clone(),
                 cause: snapshot.cause,
@@ -172,6 +174,7 @@ impl SharedState {
             };
             open.insert(key.clone(), shown);
         }
+        drop(known);
         for (key, view) in self.0.admission.views() {
             let others = open.remove(&*key);
             let waiting = others.as_ref().map_or(0, |others| others.waiting);

@@ -59,14 +59,14 @@ const CASES: [Case; 10] = [
     // A request passes a gate at which calls succeed.
     Case {
         name: "gate_flowing",
-        baseline: 425,
+        baseline: 552,
         limit: 1000,
         run: gate_flowing,
     },
     // One of five thousand queued requests gets its slot, succeeds, and another one joins.
     Case {
         name: "gate_with_5000_waiting",
-        baseline: 1891,
+        baseline: 2605,
         limit: 5000,
         run: gate_with_5000_waiting,
     },

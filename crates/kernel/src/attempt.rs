@@ -23,6 +23,9 @@ use std::time::Duration;
 /// The error that a cancelled wait reports.
 pub const RETRY_CANCELLED: &str = "Retry cancelled";
 
+/// The delay after a failed probe whose failure says nothing about the provider.
+const DELAY_AFTER_PROBE: Duration = Duration::from_secs(5);
+
 /// An input of the reducer.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -421,7 +424,7 @@ fn on_failed_probe(state: &mut State, event: Event, committed: bool) -> Effects 
     }
     let event = Event::Failed {
         failure,
-        scheduled_delay: Some(Duration::ZERO),
+        scheduled_delay: Some(DELAY_AFTER_PROBE),
         is_quick: true,
         remedies,
         now,

@@ -255,6 +255,17 @@ impl Gate {
         }
     }
 
+    /// Returns whether its numbers are within the bounds of the rules, so that a gate from a damaged file is not used.
+    pub fn is_valid(&self) -> bool {
+        let is_rate = |rate: f64| (rules::MIN_RATE..=rules::MAX_RATE).contains(&rate);
+        let is_state_valid = match &self.state {
+            State::Flowing { .. } => true,
+            State::Down(down) => down.previous_rate.is_none_or(is_rate),
+            State::Paced(pace) => is_rate(pace.rate),
+        };
+        is_state_valid && (0.0..=1.0).contains(&self.success_share) && self.known.rate >= 0.0
+    }
+
     /// Lets nobody call before that time.
     pub(crate) fn bind(&mut self, stated: Timestamp) {
         self.not_before = self.not_before.max(stated);
@@ -290,7 +301,10 @@ impl Gate {
             }
         }
         self.learn_share(report);
+        let had_streak = self.streak.is_some();
         self.learn_streak(report);
+        // Its process may not have known that the gate was down.
+        let is_refuted = report.is_refuted || had_streak && self.streak.is_none();
         match self.state {
             State::Down(_) => self.known.restart(now),
             State::Flowing { .. } | State::Paced(_) => self.known.count(report.completions, now),
@@ -299,6 +313,10 @@ impl Gate {
             .streak
             .is_some_and(|streak| streak.failures >= self.streak_limit(now));
         match self.state {
+            State::Down(down) if is_refuted => {
+                let is_false_alarm = now.since(down.since) <= rules::FALSE_ALARM_PERIOD;
+                self.recover(down, is_false_alarm, waiting, now);
+            }
             State::Down(down) => self.merge_down(down, report, waiting, now),
             _ if is_streak_full => self.go_down(now),
             State::Flowing { .. } => self.merge_flowing(report, now),
@@ -376,10 +394,6 @@ impl Gate {
     }
 
     fn merge_down(&mut self, mut down: Down, report: &Report, waiting: u32, now: Timestamp) {
-        if report.is_refuted {
-            let is_false_alarm = now.since(down.since) <= rules::FALSE_ALARM_PERIOD;
-            return self.recover(down, is_false_alarm, waiting, now);
-        }
         let Some((lease, outcome)) = report.probe else {
             return;
         };
@@ -392,6 +406,8 @@ impl Gate {
             ProbeOutcome::Abandoned => down.probe_at = now,
             ProbeOutcome::Failed(stated) => {
                 down.failed_probes = down.failed_probes.saturating_add(1);
+                // It may be meant for this request alone, which waits for all of it.
+                let stated = stated.map(|stated| stated.min(now + rules::MAX_WAIT_FOR_PROBE));
                 self.not_before = self.not_before.max(stated.unwrap_or_default());
                 let next = now + rules::probe_gap(down.failed_probes, self.success_share);
                 down.probe_at = next.max(self.not_before);

@@ -8,6 +8,8 @@ use outlast_kernel::verdict::Cause;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
 
+/// More gates than this are forgotten, the one that changed longest ago first: a client chooses the names of its models.
+const MAX_GATES: i64 = 1000;
 /// A gate that did not change for this long is forgotten.
 const GATE_RETENTION: Duration = Duration::from_secs(7 * 86_400);
 /// A process that was silent for this long waits no more.
@@ -102,7 +104,7 @@ impl Store {
         self.read(move |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT key, state, cause,
-                     (SELECT ifnull(sum(waiting), 0) FROM heartbeats
+                     (SELECT min(ifnull(sum(waiting), 0), 4294967295) FROM heartbeats
                       WHERE gate = key AND seen BETWEEN ?1 AND ?2)
                  FROM gates",
             )?;
@@ -174,7 +176,7 @@ struct Fleet {
 
 fn fleet(connection: &Connection, key: &str, now: Timestamp) -> Result<Fleet, Error> {
     let mut statement = connection.prepare_cached(
-        "SELECT count(*), ifnull(sum(waiting), 0), min(CASE WHEN seen >= ?2 THEN oldest END)
+        "SELECT count(*), min(ifnull(sum(waiting), 0), 4294967295), min(CASE WHEN seen >= ?2 THEN oldest END)
          FROM heartbeats WHERE gate = ?1",
     )?;
     let recent = millis(before(now, ORDER_TIMEOUT));
@@ -207,7 +209,7 @@ fn load(connection: &Connection, key: &str) -> Result<Option<Gate>, Error> {
 }
 
 fn parse(state: &str) -> Option<Gate> {
-    serde_json::from_str(state).ok()
+    serde_json::from_str(state).ok().filter(Gate::is_valid)
 }
 
 fn save(connection: &Connection, key: &str, gate: &Gate, now: Timestamp) -> Result<(), Error> {
@@ -219,7 +221,10 @@ fn save(connection: &Connection, key: &str, gate: &Gate, now: Timestamp) -> Resu
         )?
         .execute(params![key, state, millis(now)])?;
     connection
-        .prepare_cached("DELETE FROM gates WHERE changed < ?1")?
-        .execute([millis(before(now, GATE_RETENTION))])?;
+        .prepare_cached(
+            "DELETE FROM gates WHERE changed < ?1
+             OR key IN (SELECT key FROM gates ORDER BY changed DESC LIMIT -1 OFFSET ?2)",
+        )?
+        .execute([millis(before(now, GATE_RETENTION)), MAX_GATES])?;
     Ok(())
 }

@@ -55,7 +55,7 @@ pub(super) async fn admit<'c>(call: &mut dyn Call<'c>) -> Result<Admitted, Ended
         }
         match take_permit(call).await? {
             Held::Admitted => return Ok(Admitted::Yes),
-            Held::ChooseAgain => {}
+            Held::ChooseAgain => call.driver().skips_gate = skips_gate,
             Held::Stopped(effects) => return Ok(Admitted::No(effects)),
         }
     }
@@ -170,10 +170,6 @@ async fn take_permit<'c>(call: &mut dyn Call<'c>) -> Result<Held, Ended> {
         driver.permit = Some(permit);
         return Ok(Held::Admitted);
     }
-    // Nobody may wait for a call that waits for others.
-    if let Some(request) = &mut driver.request {
-        request.leave();
-    }
     wait_for_permit(call, &name, limit, taking).await
 }
 
@@ -187,6 +183,14 @@ async fn wait_for_permit<'c>(
     let now = call.now();
     let first_look = now + permits::POLL_INTERVAL / 2;
     let mut taken = permit_until(call, &mut taking, Some(first_look)).await;
+    if let Ok(PermitWait::Taken(permit)) = taken {
+        call.driver().permit = Some(permit);
+        return Ok(Held::Admitted);
+    }
+    // Nobody may wait for a call that waits for others.
+    if let Some(request) = &mut call.driver().request {
+        request.leave();
+    }
     if let Ok(PermitWait::TimeOver) = taken {
         call.record_wait(Wait::Hold(HoldReason::Permit)).await?;
         let next_look = call.now() + permits::POLL_INTERVAL;

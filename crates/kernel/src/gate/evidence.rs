@@ -261,8 +261,10 @@ impl Evidence {
                 urgency = Urgency::Now;
             }
         }
-        if view.mode() == Mode::Down && view.streak_began().is_some_and(|began| call.began >= began)
-        {
+        // A stated time can take the gate down without a streak.
+        let failing_since = view.outage().map(|(since, _)| since);
+        let failing_since = failing_since.map(|since| view.streak_began().unwrap_or(since));
+        if failing_since.is_some_and(|since| call.began >= since) {
             self.report.is_refuted = true;
             urgency = Urgency::Now;
         }

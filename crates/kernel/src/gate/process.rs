@@ -347,7 +347,8 @@ impl ProcessQueue {
             };
             let wake = (since + rules::MAX_SLEEP_WHILE_OTHERS_SUCCEED).max(now);
             let shortened = self.shortened.entry(id).or_default();
-            if wake >= waiting.own_wake || *shortened >= rules::MAX_SHORTENED_SLEEPS {
+            let is_earlier = wake.max(waiting.stated.unwrap_or_default()) < wake_of(waiting);
+            if !is_earlier || *shortened >= rules::MAX_SHORTENED_SLEEPS {
                 continue;
             }
             *shortened += 1;
@@ -548,6 +549,9 @@ impl ProcessQueue {
 
     /// Does everything that is due, and returns the actions for the host.
     pub fn poll(&mut self, now: Timestamp) -> Vec<Action> {
+        if now < self.last_sync {
+            self.follow_clock_back(now);
+        }
         while let Some((wake, id)) = self.asleep.first().copied()
             && wake <= now
         {
@@ -564,6 +568,16 @@ impl ProcessQueue {
             actions.push(Action::Sync(Box::new(self.sync(now))));
         }
         actions
+    }
+
+    /// The clock was set back: nothing is due later than it would have been.
+    fn follow_clock_back(&mut self, now: Timestamp) {
+        self.last_sync = now;
+        self.last_summary = self.last_summary.min(now);
+        self.sync_due = self.sync_due.map(|_| now);
+        self.slots.clear();
+        self.gate = std::mem::take(&mut self.gate).with_times_clamped(now);
+        self.look_again();
     }
 
     fn use_slots(&mut self, now: Timestamp) -> Vec<Action> {

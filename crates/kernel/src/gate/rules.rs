@@ -45,6 +45,8 @@ const MAX_PROBE_GAP: f64 = 18.0;
 /// Below this success share the gap between probes grows no slower
 /// [`growing_and_fading_failures_have_the_goodput_of_ideal`].
 const MIN_SHARE_OF_PROBES: f64 = 0.1;
+/// The stated time of one failed probe binds the others for at most this long.
+pub(super) const MAX_WAIT_FOR_PROBE: Duration = Duration::from_secs(600);
 /// The time after which a probe without a result no longer keeps others from probing
 /// [`dead_probe_holder_costs_others_at_most_twenty_seconds`, `hanging_calls_do_not_hide_the_failing_ones`].
 pub(super) const PROBE_LEASE: Duration = Duration::from_secs(20);
