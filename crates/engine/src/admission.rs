@@ -256,8 +256,8 @@ impl GateHost {
 
     /// Changes the queue, and carries out everything that is due.
     fn update<R>(self: &Arc<Self>, change: impl FnOnce(&mut HostState, Timestamp) -> R) -> R {
-        let now = self.clock.now();
         let mut state = self.state.lock();
+        let now = self.clock.now();
         let result = change(&mut state, now);
         self.carry_out(&mut state, now);
         result
@@ -318,8 +318,8 @@ impl GateHost {
     async fn run(self: Arc<Self>) {
         loop {
             let wake = {
-                let now = self.clock.now();
                 let mut state = self.state.lock();
+                let now = self.clock.now();
                 self.carry_out(&mut state, now);
                 let Some(wake) = state.queue.next_wake() else {
                     state.has_task = false;

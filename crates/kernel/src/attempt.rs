@@ -398,7 +398,7 @@ fn on_failure(state: &mut State, event: Event, committed: bool) -> Effects {
 }
 
 /// Handles a failed probe: its call is queued again, and waits there without a limit of the schedule. Its rules decide
-/// about everything else, with a delay of zero in place of the schedule.
+/// about everything else, with a fixed delay in place of the schedule.
 fn on_failed_probe(state: &mut State, event: Event, committed: bool) -> Effects {
     let Event::ProbeFailed {
         failure,

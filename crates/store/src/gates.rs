@@ -70,6 +70,9 @@ impl Store {
             if before.as_ref() != Some(&gate) {
                 save(connection, &key, &gate, now)?;
             }
+            if before.is_none() {
+                prune(connection, now)?;
+            }
             if let Some(cause) = cause {
                 save_cause(connection, &key, cause)?;
             }
@@ -220,6 +223,11 @@ fn save(connection: &Connection, key: &str, gate: &Gate, now: Timestamp) -> Resu
              ON CONFLICT (key) DO UPDATE SET state = excluded.state, changed = excluded.changed",
         )?
         .execute(params![key, state, millis(now)])?;
+    Ok(())
+}
+
+/// Forgets gates that did not change for long, and those beyond the maximum.
+fn prune(connection: &Connection, now: Timestamp) -> Result<(), Error> {
     connection
         .prepare_cached(
             "DELETE FROM gates WHERE changed < ?1

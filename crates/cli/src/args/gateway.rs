@@ -75,7 +75,7 @@ pub(crate) struct GatewayFlags {
     #[arg(long, value_name = "URL")]
     pub(crate) upstream: Option<String>,
 
-    /// Retry policy; see `outlast policy list` [default: overnight]
+    /// Retry policy; see `outlast policy list` [default: gateway]
     #[arg(long, value_name = "NAME")]
     pub(crate) policy: Option<String>,
 

@@ -281,8 +281,8 @@ async fn hold<'c>(call: &mut dyn Call<'c>) -> Result<Held, Ended> {
         WaitEnd::Admitted => Ok(Held::Admitted),
         WaitEnd::Reconsider | WaitEnd::Interrupted(Interrupt::Reconsider) => Ok(Held::ChooseAgain),
         WaitEnd::Interrupted(Interrupt::RetryNow) | WaitEnd::RetryDue => {
-            bypass(call);
-            Ok(Held::Admitted)
+            call.driver().skips_gate = true;
+            Ok(Held::ChooseAgain)
         }
         WaitEnd::Interrupted(interrupt) => stopped(interrupted_before_attempt(call, interrupt)?),
         WaitEnd::SleepAborted => stopped(interrupted_before_attempt(call, Interrupt::Abort)?),

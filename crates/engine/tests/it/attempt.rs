@@ -1010,3 +1010,19 @@ async fn call_that_waits_for_permit_does_not_keep_its_probe() {
     let (_, outcome, ()) = tokio::join!(blocker.run(), calling, others);
     assert_eq!(outcome, Ok(Outcome::Completed));
 }
+
+#[tokio::test(start_paused = true)]
+async fn retry_now_skips_the_gate_also_after_a_wait_for_a_permit() {
+    let rig = Fixture::new();
+    let accounts = Some(rig.accounts(&["own"], Some(1)));
+    let mut blocker = rig.call("overnight", [Attempt(SECOND * 30, None)]);
+    let mut call = rig.call("overnight", [SUCCESS]);
+    (blocker.accounts, call.accounts) = (accounts.clone(), accounts);
+    let calling = async {
+        rig.clock.sleep_until(seconds(1)).await;
+        rig.limit_account(seconds(3600));
+        call.interrupted(SECOND * 10, Interrupt::RetryNow).await
+    };
+    let (_, end) = tokio::join!(blocker.run(), calling);
+    assert_eq!(end, completed_after(SECOND * 30));
+}

@@ -2,7 +2,7 @@
 
 use super::{
     Action, Call, Evidence, Gate, GateFailure, Grant, Mode, Pass, ProcessQueue, QueueSummary,
-    RequestId, RequestRecord, SyncReply, Urgency,
+    Report, RequestId, RequestRecord, SyncReply, Urgency,
 };
 use crate::Timestamp;
 use proptest::prelude::{Strategy, any, prop};
@@ -343,6 +343,76 @@ fn stated_time_of_account_binds_everybody_at_once() {
 }
 
 #[test]
+fn success_of_call_begun_after_stated_time_is_known_ends_outage() {
+    let mut host = Host::new();
+    (0..3).for_each(|request| host.arrive(request));
+    host.advance(100);
+    let limit = GateFailure {
+        is_refusal: true,
+        stated: Some(at(3_600_000)),
+        binds_account: true,
+    };
+    host.fail(0, limit, 0);
+    host.advance(200);
+    host.succeed(1);
+    // The call was under way when the limit was reached.
+    assert_eq!(host.gate.mode(), Mode::Down);
+    let forced = call(9, 5_000);
+    host.queue.started(&forced);
+    host.now = 6_000;
+    host.queue.succeeded(&forced, at(6_000));
+    host.settle();
+    assert_eq!(host.gate.mode(), Mode::Flowing);
+}
+
+#[test]
+fn success_that_another_process_reports_ends_outage() {
+    let mut host = Host::down();
+    let began = host.gate.streak_began().unwrap() + Duration::from_millis(1);
+    let report = Report {
+        successes: 1,
+        last_success_began: Some(began),
+        ..Report::default()
+    };
+    let now = at(host.now + 60_000);
+    host.gate.sync(&report, &QueueSummary::default(), now);
+    assert_ne!(host.gate.mode(), Mode::Down);
+}
+
+#[test]
+fn stated_time_of_failed_probe_binds_others_for_ten_minutes() {
+    let mut host = Host::down();
+    let before = host.starts.len();
+    host.advance(host.now + 1_000);
+    let (_, probe, _) = host.starts[before];
+    let stated = GateFailure {
+        stated: Some(at(host.now + 86_400_000)),
+        ..GateFailure::default()
+    };
+    host.fail(probe.0, stated, 0);
+    let (_, probe_at) = host.gate.outage().unwrap();
+    assert_eq!(probe_at, at(host.now + 600_000));
+}
+
+#[test]
+fn clock_that_is_set_back_delays_no_exchange() {
+    let (gate, late) = (Host::down().gate, 3_600_000);
+    let mut queue = ProcessQueue::new(gate.clone(), true);
+    queue.arrive(RequestId(0), &RequestRecord::new(at(late)), at(late));
+    let is_exchange = |actions: &[Action]| matches!(actions, [Action::Sync(_)]);
+    assert!(is_exchange(&queue.poll(at(late))));
+    let reply = SyncReply {
+        gate,
+        grant: Some(Grant::Hold(at(late + 10_000))),
+        fleet_oldest: None,
+    };
+    assert!(queue.synced(reply, at(late)).is_empty());
+    // Threads read the clock in any order.
+    assert!(queue.poll(at(late - 10)).is_empty());
+    assert!(is_exchange(&queue.poll(at(0))));
+}
+
+#[test]
 fn false_alarm_returns_to_flowing_and_doubles_limit() {
     let mut host = Host::new();
     (0..30).for_each(|request| host.arrive(request));
@@ -460,6 +530,20 @@ fn success_of_another_request_shortens_long_sleep() {
             assert_eq!(is_early, is_proof && round < 5, "{round}");
         }
     }
+}
+
+#[test]
+fn success_of_another_request_shortens_no_stated_time() {
+    let mut queue = ProcessQueue::new(Gate::default(), false);
+    let record = RequestRecord::new(at(0));
+    let stated = at(1_800_000);
+    queue.arrive_waiting(RequestId(0), &record, stated, Some(stated), at(0));
+    let other = call(1, 10_000);
+    queue.arrive_open(at(10_000)).expect("an open gate");
+    queue.started(&other);
+    queue.succeeded(&other, at(12_000));
+    assert_eq!(queue.shortened_sleeps(), 0);
+    assert_eq!(queue.expected_start(RequestId(0), at(12_000)), Some(stated));
 }
 
 #[test]

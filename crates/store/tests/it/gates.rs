@@ -413,7 +413,21 @@ async fn gate_of_the_future_is_probed_soon() {
 async fn unreadable_row_is_unknown_and_replaced() {
     let file = File::new();
     let store = file.open();
-    for state in ["", "{", "null", r#"{"open":{"failures":3}}"#] {
+    let default = serde_json::to_value(Gate::default()).unwrap();
+    let with = |field: &str, value: f64| {
+        let mut gate = default.clone();
+        gate[field] = value.into();
+        gate.to_string()
+    };
+    let (too_much, negative) = (with("success_share", 7.0), with("success_share", -1.0));
+    for state in [
+        "",
+        "{",
+        "null",
+        r#"{"open":{"failures":3}}"#,
+        &too_much,
+        &negative,
+    ] {
         execute(
             &file,
             &format!("REPLACE INTO gates VALUES ('{KEY}', '{state}', 'overloaded', 0)"),
@@ -489,6 +503,47 @@ async fn gate_is_forgotten_a_week_after_its_last_change() {
     assert!(snapshot(&store, at(WEEK)).await.is_some());
     change_other_gate(at(WEEK + 200)).await;
     assert!(snapshot(&store, at(WEEK + 200)).await.is_none());
+}
+
+#[tokio::test]
+async fn gates_beyond_a_thousand_are_forgotten() {
+    let file = File::new();
+    let store = file.open();
+    let state = serde_json::to_string(&Gate::default()).unwrap();
+    execute(
+        &file,
+        &format!(
+            "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 1500)
+             INSERT INTO gates SELECT 'old' || n, '{state}', NULL, 100000 + n FROM number"
+        ),
+    );
+    let process = Process::new("one", store.clone());
+    process.exchange(no_news(), at(102)).await.unwrap();
+    // A gate that nothing is known of leaves no row.
+    let mut process = Process::new("two", store.clone());
+    process.take_down(at(102)).await;
+    let known = store.gate_snapshots(at(103)).await.unwrap();
+    assert_eq!(known.len(), 1000);
+    let is_known = |name: &str| known.iter().any(|(key, _)| key == name);
+    assert!(is_known(KEY) && is_known("old1500") && !is_known("old1"));
+}
+
+#[tokio::test]
+async fn queues_too_long_to_count_are_shown_all_the_same() {
+    let file = File::new();
+    let store = file.open();
+    for process in ["one", "two"] {
+        let mut sync = no_news();
+        sync.queue.waiting = u32::MAX;
+        Process::new(process, store.clone())
+            .exchange(sync, at(100))
+            .await
+            .unwrap();
+    }
+    Process::new("three", store.clone())
+        .take_down(at(100))
+        .await;
+    assert_eq!(snapshot(&store, at(101)).await.unwrap().waiting, u32::MAX);
 }
 
 // --- Without the store for a while ---
