@@ -32,7 +32,7 @@ export function providersView() {
           ? h("ul", { class: "facts" }, gates.map(gateRow))
           : empty(
               "Every provider answers",
-              "A gate opens here when one fails: a single call probes, and the others wait for it.",
+              "Providers at which calls fail are listed here. When nothing works any more, one request at a time probes, and the others wait for it.",
             ),
       ),
     );
@@ -77,7 +77,7 @@ function gateRow(gate) {
     "li",
     { class: "fact", test: "gate-row" },
     h("div", { class: "fact-name" }, h("strong", {}, line(gate.name, 160))),
-    h("div", { class: "fact-state" }, chip("open", "tone-warn"), h("span", {}, gate.cause ? phrase(gate.cause) : "Failing")),
+    h("div", { class: "fact-state" }, modeChip(gate.mode), h("span", {}, gate.cause ? phrase(gate.cause) : "Failing")),
     h(
       "div",
       { class: "fact-time" },
@@ -85,6 +85,12 @@ function gateRow(gate) {
       gate.state ? h("span", {}, line(gate.state, 200)) : h("span", { class: "quiet" }, `${waiting} wait`),
     ),
   );
+}
+
+/** The state of a gate in a word; gateways before 0.2 name none. */
+function modeChip(mode) {
+  if (mode === "down") return chip("down", "tone-bad");
+  return chip(mode === "paced" ? "recovering" : "failing", "tone-warn");
 }
 
 /** A time, and how long it is until then; `unknown` when it is. */

@@ -10,14 +10,14 @@
 mod poller;
 
 use crate::Clock;
-use crate::admission::Admission;
+use crate::admission::{Admission, GateView};
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::{Block, Blocks};
 use outlast_kernel::gate::{Gate, Mode, SyncReply, gate_key_account};
 use outlast_kernel::verdict::Cause;
 use outlast_store::{Error, GateExchange, GateSnapshot, PermitReply, PermitRequest, Store};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -46,7 +46,7 @@ pub enum StoreEvent {
 
 /// A gate as it is shown.
 #[derive(Clone, Debug)]
-pub struct OpenGate {
+pub struct GateStatus {
     /// Its key.
     pub name: String,
     /// The cause of the last failure.
@@ -55,8 +55,6 @@ pub struct OpenGate {
     pub gate: Gate,
     /// The number of requests that wait before it, over all processes.
     pub waiting: u64,
-    /// The share of the late calls of this process that failed; `None` if there was no failure lately.
-    pub failed_share: Option<f64>,
     /// Its state in one sentence.
     pub summary: String,
 }
@@ -148,53 +146,38 @@ impl SharedState {
 // --- Gates ---
 
 impl SharedState {
-    /// Returns the gates that do not let everybody call, in the order of their keys.
-    pub fn open_gates(&self) -> Vec<OpenGate> {
-        self.shown_gates(|open| open.gate.mode() != Mode::Flowing)
-    }
-
     /// Returns the gates that do not let everybody call, and those of this process at which calls fail, in the order of
     /// their keys.
-    pub fn failing_gates(&self) -> Vec<OpenGate> {
-        self.shown_gates(|open| open.gate.mode() != Mode::Flowing || open.failed_share.is_some())
-    }
-
-    fn shown_gates(&self, is_shown: impl Fn(&OpenGate) -> bool) -> Vec<OpenGate> {
-        let mut open: HashMap<String, OpenGate> = HashMap::new();
-        let known = self.0.gates.lock();
-        let is_open = |snapshot: &GateSnapshot| snapshot.gate.mode() != Mode::Flowing;
-        for (key, snapshot) in known.iter().filter(|(_, snapshot)| is_open(snapshot)) {
-            let shown = OpenGate {
-                name: key.clone(),
-                cause: snapshot.cause,
-                gate: snapshot.gate.clone(),
-                waiting: u64::from(snapshot.waiting),
-                failed_share: None,
-                summary: String::new(),
-            };
-            open.insert(key.clone(), shown);
-        }
-        drop(known);
-        for (key, view) in self.0.admission.views() {
-            let others = open.remove(&*key);
-            let waiting = others.as_ref().map_or(0, |others| others.waiting);
-            let shown = OpenGate {
-                name: key.to_string(),
-                cause: view.cause.or(others.and_then(|others| others.cause)),
-                gate: view.gate,
-                waiting: waiting.max(u64::from(view.waiting)),
-                failed_share: view.failed_share,
-                summary: String::new(),
-            };
-            open.insert(key.to_string(), shown);
-        }
+    pub fn failing_gates(&self) -> Vec<GateStatus> {
         let now = self.0.clock.now();
-        let mut shown: Vec<OpenGate> = open.into_values().filter(is_shown).collect();
-        for open in &mut shown {
-            open.summary = (open.gate).summary(open.failed_share, open.waiting, now);
+        let mut views: BTreeMap<String, GateView> = BTreeMap::new();
+        for (key, known) in &*self.0.gates.lock() {
+            if known.gate.mode() != Mode::Flowing {
+                let view = GateView {
+                    gate: known.gate.clone(),
+                    cause: known.cause,
+                    waiting: known.waiting,
+                    failed_share: None,
+                };
+                views.insert(key.clone(), view);
+            }
         }
-        shown.sort_by(|one, other| one.name.cmp(&other.name));
-        shown
+        for (key, mut view) in self.0.admission.views() {
+            if let Some(shared) = views.get(&*key) {
+                view.cause = view.cause.or(shared.cause);
+                view.waiting = view.waiting.max(shared.waiting);
+            }
+            views.insert(key.to_string(), view);
+        }
+        views.retain(|_, view| view.gate.mode() != Mode::Flowing || view.failed_share.is_some());
+        let statuses = views.into_iter().map(|(name, view)| GateStatus {
+            name,
+            summary: (view.gate).summary(view.failed_share, u64::from(view.waiting), now),
+            cause: view.cause,
+            gate: view.gate,
+            waiting: u64::from(view.waiting),
+        });
+        statuses.collect()
     }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use http::HeaderMap;
 use outlast_kernel::Timestamp;
+use outlast_kernel::gate::Mode;
 use outlast_kernel::verdict::Cause;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
@@ -92,6 +93,7 @@ impl GatewayControl for FakeGateway {
     fn gates(&self) -> Vec<Gate> {
         vec![Gate {
             name: "anthropic/home/claude-opus-5".to_owned(),
+            mode: Some(Mode::Down),
             cause: Some(Cause::Overloaded),
             until: Some(at(75)),
             waiting: 1,

@@ -36,7 +36,13 @@ use serde::{Deserialize, Serialize};
 use trial::LoadTrial;
 
 /// The kind of a gate's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "GateMode")
+)]
+#[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Calls succeed, perhaps not all: everybody may call.
     Flowing,

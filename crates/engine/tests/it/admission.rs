@@ -1,6 +1,6 @@
 //! Many requests of one process at one gate, on a paused clock.
 
-use crate::support::{START, clock, open_gate, overload, take_down, usage_limit};
+use crate::support::{START, clock, failing_gate, overload, take_down, usage_limit};
 use outlast_engine::Clock;
 use outlast_engine::admission::GateRequest;
 use outlast_engine::shared_state::SharedState;
@@ -49,11 +49,11 @@ impl Fixture {
     }
 
     fn mode(&self) -> Mode {
-        open_gate(&self.shared_state, KEY).map_or(Mode::Flowing, |gate| gate.mode())
+        failing_gate(&self.shared_state, KEY).map_or(Mode::Flowing, |gate| gate.mode())
     }
 
     fn next_probe(&self) -> Timestamp {
-        let gate = open_gate(&self.shared_state, KEY).unwrap();
+        let gate = failing_gate(&self.shared_state, KEY).unwrap();
         gate.outage().unwrap().1
     }
 
@@ -318,7 +318,7 @@ async fn request_that_waits_anew_is_queued_once() {
     }
     start(&mut requests[0]).await;
     requests[0].succeeded();
-    let gate = open_gate(&rig.shared_state, KEY).unwrap();
+    let gate = failing_gate(&rig.shared_state, KEY).unwrap();
     assert_eq!(gate.mode(), Mode::Paced);
     let own = rig.clock.now() + Duration::from_secs(60);
     // The provider stated it: the success of others does not shorten it.

@@ -1,6 +1,6 @@
 //! Calls of the attempt driver: the order of effects, every kind of wait, and everything that ends one, on a paused clock.
 
-use crate::support::{START, clock, open_gate, overload, take_down, usage_limit};
+use crate::support::{START, clock, failing_gate, overload, take_down, usage_limit};
 use outlast_engine::accounts::{Account, Accounts, KeySource};
 use outlast_engine::admission::GateRequest;
 use outlast_engine::attempt::{
@@ -325,7 +325,7 @@ impl Fixture {
     }
 
     fn mode(&self) -> Mode {
-        open_gate(&self.shared_state, &key()).map_or(Mode::Flowing, |gate| gate.mode())
+        failing_gate(&self.shared_state, &key()).map_or(Mode::Flowing, |gate| gate.mode())
     }
 
     fn accounts(&self, names: &[&str], max_in_flight: Option<u32>) -> Accounts {
@@ -610,7 +610,7 @@ async fn gate_is_that_of_provider_address_account_and_model() {
         let mut call = rig.call("none", [Attempt(Duration::ZERO, Some(limit))]);
         call.accounts = Some(rig.accounts(accounts, None)).filter(|_| !accounts.is_empty());
         call.run().await.unwrap();
-        let gates = rig.shared_state.open_gates();
+        let gates = rig.shared_state.failing_gates();
         let names: Vec<&str> = gates.iter().map(|gate| gate.name.as_str()).collect();
         assert_eq!(names, [gate_key("p", "host", account, "m")]);
     }

@@ -1,6 +1,6 @@
 //! State that processes share through a real file, on a clock that stands still until a test moves it.
 
-use crate::support::{HANG_TIMEOUT, START, open_gate, overload, take_down, usage_limit};
+use crate::support::{HANG_TIMEOUT, START, failing_gate, overload, take_down, usage_limit};
 use outlast_engine::admission::GateRequest;
 use outlast_engine::shared_state::{SharedState, StoreEvent};
 use outlast_engine::{BoxFuture, Clock};
@@ -203,7 +203,7 @@ impl Process {
     }
 
     fn gate(&self) -> Option<Gate> {
-        open_gate(&self.shared_state, KEY)
+        failing_gate(&self.shared_state, KEY)
     }
 
     fn mode(&self) -> Mode {
@@ -250,7 +250,7 @@ async fn outage_is_shared_with_other_processes() {
     rig.poll_until(&mut processes, |process| process.mode() == Mode::Down)
         .await;
     let other = &mut processes[1];
-    let gates = other.shared_state.open_gates();
+    let gates = other.shared_state.failing_gates();
     assert_eq!(gates[0].cause, Some(Cause::Overloaded));
     assert!(!other.enter().1);
     assert_eq!(other.last_event(), None);
@@ -347,7 +347,7 @@ async fn outage(
     // None of the others is alone.
     let mut sleeper = requests.pop().unwrap();
     sleeper.wait_until(START + Duration::from_secs(86_400), true);
-    let gate = || open_gate(shared_state, KEY);
+    let gate = || failing_gate(shared_state, KEY);
     let mode = || gate().map_or(Mode::Flowing, |gate| gate.mode());
     let wait_for_mode = async |wanted| {
         while mode() != wanted {
@@ -464,7 +464,7 @@ async fn report_that_the_store_did_not_take_is_not_lost() {
     drop(rig.execute("DROP TRIGGER refuse"));
     rig.poll_until(&mut processes, |process| process.mode() == Mode::Down)
         .await;
-    let gates = processes[1].shared_state.open_gates();
+    let gates = processes[1].shared_state.failing_gates();
     assert_eq!(gates[0].gate.not_before(), reset);
     assert_eq!(gates[0].cause, Some(Cause::UsageLimit));
 }

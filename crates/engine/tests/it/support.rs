@@ -302,9 +302,9 @@ pub(crate) fn take_down(
     requests
 }
 
-/// Returns the gate with that key, if it does not let everybody call.
-pub(crate) fn open_gate(shared_state: &SharedState, key: &str) -> Option<Gate> {
-    let gates = shared_state.open_gates();
-    let found = gates.into_iter().find(|open| open.name == key);
-    found.map(|open| open.gate)
+/// Returns the gate with that key, if calls fail at it.
+pub(crate) fn failing_gate(shared_state: &SharedState, key: &str) -> Option<Gate> {
+    let gates = shared_state.failing_gates();
+    let found = gates.into_iter().find(|failing| failing.name == key);
+    found.map(|failing| failing.gate)
 }

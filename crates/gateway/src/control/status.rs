@@ -3,8 +3,9 @@
 //! Invariant: names and times only; no key, no body, no content of a conversation.
 
 use crate::observe::metrics::Counters;
-use outlast_engine::shared_state::OpenGate;
+use outlast_engine::shared_state::GateStatus;
 use outlast_kernel::Timestamp;
+use outlast_kernel::gate::Mode;
 use outlast_kernel::verdict::Cause;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,7 +92,10 @@ pub enum AccountState {
 pub struct Gate {
     /// The name of the gate: its provider, account and model.
     pub name: String,
-    /// The cause for which the gate opened, if known.
+    /// Who may call: everybody, one probe at a time, or the queue at a rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// The cause of the last failure, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
     /// The time of the next probe, if the gate is down.
@@ -106,10 +110,11 @@ pub struct Gate {
 
 impl Gate {
     /// Returns a gate of the shared state as it is shown.
-    pub fn new(known: OpenGate, now: Timestamp) -> Self {
+    pub fn new(known: GateStatus, now: Timestamp) -> Self {
         let probe_at = known.gate.outage().map(|(_, probe_at)| probe_at);
         Self {
             name: known.name,
+            mode: Some(known.gate.mode()),
             cause: known.cause,
             until: probe_at.filter(|at| *at > now),
             waiting: known.waiting,

@@ -2,7 +2,7 @@
 
 use crate::observe::log::{Event, EventKind};
 use crate::shared::Shared;
-use outlast_engine::shared_state::OpenGate;
+use outlast_engine::shared_state::GateStatus;
 use outlast_kernel::gate::Mode;
 use outlast_kernel::verdict::Cause;
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ struct Change {
 }
 
 /// Returns the gates whose mode has changed; `known` are the modes of those that failed before.
-fn changes(known: &mut HashMap<String, Mode>, failing: Vec<OpenGate>) -> Vec<Change> {
+fn changes(known: &mut HashMap<String, Mode>, failing: Vec<GateStatus>) -> Vec<Change> {
     let is_failing = |name: &String| failing.iter().any(|gate| gate.name == *name);
     let recovered = known.extract_if(|name, _| !is_failing(name));
     let recovered = recovered.map(|(name, _)| Change {
@@ -67,12 +67,11 @@ mod tests {
 
     #[test]
     fn gate_is_logged_when_it_begins_and_when_it_ceases_to_fail() {
-        let failing = |share: &str| OpenGate {
+        let failing = |share: &str| GateStatus {
             name: "anthropic@/work/m".to_owned(),
             cause: Some(Cause::Overloaded),
             gate: Gate::default(),
             waiting: 0,
-            failed_share: Some(0.1),
             summary: format!("{share} % of calls fail"),
         };
         let logged = |name: &str, cause, state: &str| Change {
