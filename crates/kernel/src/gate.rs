@@ -320,8 +320,11 @@ impl Gate {
             .is_some_and(|streak| streak.failures >= self.streak_limit(now));
         match self.state {
             State::Down(down) if is_refuted => {
-                let is_false_alarm = now.since(down.since) <= rules::FALSE_ALARM_PERIOD;
-                self.recover(down, is_false_alarm, waiting, now);
+                // A call that began before the gate went down succeeded: the alarm was false.
+                if (self.last_success_began).is_some_and(|began| began < down.since) {
+                    self.be_cautious(now);
+                }
+                self.recover(down, waiting, now);
             }
             State::Down(down) => self.merge_down(down, report, waiting, now),
             _ if is_streak_full => self.go_down(now),
@@ -408,7 +411,7 @@ impl Gate {
         }
         down.leased_until = None;
         match outcome {
-            ProbeOutcome::Succeeded => return self.recover(down, false, waiting, now),
+            ProbeOutcome::Succeeded => return self.recover(down, waiting, now),
             ProbeOutcome::Abandoned => down.probe_at = now,
             ProbeOutcome::Failed(stated) => {
                 down.failed_probes = down.failed_probes.saturating_add(1);
@@ -470,21 +473,21 @@ impl Gate {
         self.enter(State::Paced(Pace::new(rate, is_refused, now)));
     }
 
-    fn recover(&mut self, down: Down, is_false_alarm: bool, waiting: u32, now: Timestamp) {
+    fn be_cautious(&mut self, now: Timestamp) {
+        let factor = (self.caution_factor(now) * 2).min(rules::MAX_CAUTION);
+        self.caution = Some(Caution { factor, since: now });
+    }
+
+    fn recover(&mut self, down: Down, waiting: u32, now: Timestamp) {
         self.streak = None;
         self.not_before = Timestamp::default();
-        if is_false_alarm {
-            self.caution = Some(Caution {
-                factor: (self.caution_factor(now) * 2).min(rules::MAX_CAUTION),
-                since: now,
-            });
-        }
+        let was_short = now.since(down.since) <= rules::SHORT_OUTAGE;
         match down.previous_rate {
-            Some(rate) if is_false_alarm => return self.go_paced(rate, true, now),
+            Some(rate) if was_short => return self.go_paced(rate, true, now),
             _ => {}
         }
         let burst = rules::INITIAL_RATE.max(self.known.rate * rules::BURST);
-        if is_false_alarm || f64::from(waiting) <= burst {
+        if was_short || f64::from(waiting) <= burst {
             self.enter(State::flowing(now));
         } else {
             self.go_paced(self.known.initial_rate(), false, now);

@@ -12,11 +12,11 @@ pub(super) const MAX_STREAK: f64 = 150.0;
 /// One request contributes at most this part of a streak [`request_that_always_fails_delays_nobody_after_health`].
 pub(super) const MAX_SHARE_OF_REQUEST: f64 = 1.0 / 3.0;
 /// A false alarm doubles the limit of a streak for this long, up to this factor
-/// [`fleet_has_the_goodput_of_ideal_under_partial_failure`].
+/// [`fleet_has_the_goodput_of_ideal_under_partial_failure`, `brown_out_has_the_goodput_of_ideal_in_a_fleet`].
 pub(super) const CAUTION_PERIOD: Duration = Duration::from_secs(600);
 pub(super) const MAX_CAUTION: u32 = 32;
-/// A success within this time after the gate went down, of a call that began since the streak, is a false alarm.
-pub(super) const FALSE_ALARM_PERIOD: Duration = Duration::from_secs(3);
+/// After an outage of at most this, the requests go on as before it.
+pub(super) const SHORT_OUTAGE: Duration = Duration::from_secs(3);
 
 /// A refusal that states a longer wait than this counts as a failure.
 pub(super) const LONG_WAIT: Duration = Duration::from_secs(10);

@@ -92,3 +92,25 @@ fn hanging_calls_do_not_hide_the_failing_ones() {
         );
     }
 }
+
+/// Half of the calls fail at once, the others are answered ten seconds later than usual.
+#[test]
+fn brown_out_has_the_goodput_of_ideal_in_a_fleet() {
+    let script = |context: FaultContext, rng: &mut Rng| {
+        if !(BEGIN..BEGIN + 5 * MINUTE).contains(&context.now) {
+            return Treatment::Serve;
+        }
+        match rng.bool() {
+            true => Treatment::Fail(Fault::failure()),
+            false => Treatment::Late(10_000),
+        }
+    };
+    let (mut good, mut possible) = (0.0, 0.0);
+    for seed in seeds() {
+        let seen = weather(seed, &fleet(10, 5), script, 10 * MINUTE);
+        let ideal = weather(seed, &ideal(), script, 10 * MINUTE);
+        println!("brown-out: {seen:?}, ideal {ideal:?}");
+        (good, possible) = (good + seen.good, possible + ideal.good);
+    }
+    assert!(good >= 0.95 * possible, "{good} {possible}");
+}
