@@ -13,7 +13,7 @@ mod request;
 pub use request::GateRequest;
 
 use crate::Clock;
-use crate::shared_state::GateLink;
+use crate::shared_state::{GateLink, GateStatus};
 use outlast_kernel::Timestamp;
 use outlast_kernel::gate::{
     Action, Gate, Grant, Mode, Pass, ProcessQueue, RequestId, Sync, SyncReply,
@@ -103,19 +103,6 @@ struct PassSlot {
     waker: Option<Waker>,
 }
 
-/// What is known of a gate, for people.
-#[derive(Clone, Debug)]
-pub struct GateView {
-    /// The gate.
-    pub gate: Gate,
-    /// The cause of the last failure.
-    pub cause: Option<Cause>,
-    /// The number of requests of this process that wait for the gate.
-    pub waiting: u32,
-    /// The share of the late calls of this process that failed; `None` if there was no failure lately.
-    pub failed_share: Option<f64>,
-}
-
 /// The late calls of this process while everybody may call, for people only.
 #[derive(Clone, Copy, Default)]
 struct RecentCalls {
@@ -201,13 +188,9 @@ impl Admission {
         forgotten.collect()
     }
 
-    /// Returns the gates of this process, in no order.
-    pub(crate) fn views(&self) -> Vec<(Arc<str>, GateView)> {
-        let hosts = self.hosts();
-        let views = hosts
-            .iter()
-            .map(|host| (Arc::clone(&host.key), host.view()));
-        views.collect()
+    /// Returns the gates of this process, in no order and without their summaries.
+    pub(crate) fn views(&self) -> Vec<GateStatus> {
+        self.hosts().iter().map(|host| host.view()).collect()
     }
 }
 
@@ -244,13 +227,15 @@ impl GateHost {
         state.queue.is_idle() && state.queue.gate().mode() == Mode::Flowing
     }
 
-    fn view(&self) -> GateView {
+    fn view(&self) -> GateStatus {
         let state = self.state.lock();
-        GateView {
+        GateStatus {
+            name: self.key.to_string(),
             gate: state.queue.gate().clone(),
             cause: state.cause,
-            waiting: state.queue.ready_count(),
+            waiting: state.queue.ready_count().into(),
             failed_share: state.recent.failed_share(self.clock.now()),
+            summary: String::new(),
         }
     }
 

@@ -10,7 +10,7 @@
 mod poller;
 
 use crate::Clock;
-use crate::admission::{Admission, GateView};
+use crate::admission::Admission;
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::{Block, Blocks};
 use outlast_kernel::gate::{Gate, Mode, SyncReply, gate_key_account};
@@ -55,6 +55,8 @@ pub struct GateStatus {
     pub gate: Gate,
     /// The number of requests that wait before it, over all processes.
     pub waiting: u64,
+    /// The share of the late calls of this process that failed; `None` if there was no failure lately.
+    pub failed_share: Option<f64>,
     /// Its state in one sentence.
     pub summary: String,
 }
@@ -150,34 +152,33 @@ impl SharedState {
     /// their keys.
     pub fn failing_gates(&self) -> Vec<GateStatus> {
         let now = self.0.clock.now();
-        let mut views: BTreeMap<String, GateView> = BTreeMap::new();
+        let mut gates: BTreeMap<String, GateStatus> = BTreeMap::new();
         for (key, known) in &*self.0.gates.lock() {
             if known.gate.mode() != Mode::Flowing {
-                let view = GateView {
-                    gate: known.gate.clone(),
+                let status = GateStatus {
+                    name: key.clone(),
                     cause: known.cause,
-                    waiting: known.waiting,
+                    gate: known.gate.clone(),
+                    waiting: u64::from(known.waiting),
                     failed_share: None,
+                    summary: String::new(),
                 };
-                views.insert(key.clone(), view);
+                gates.insert(key.clone(), status);
             }
         }
-        for (key, mut view) in self.0.admission.views() {
-            if let Some(shared) = views.get(&*key) {
-                view.cause = view.cause.or(shared.cause);
-                view.waiting = view.waiting.max(shared.waiting);
+        for mut own in self.0.admission.views() {
+            if let Some(shared) = gates.get(&own.name) {
+                own.cause = own.cause.or(shared.cause);
+                own.waiting = own.waiting.max(shared.waiting);
             }
-            views.insert(key.to_string(), view);
+            gates.insert(own.name.clone(), own);
         }
-        views.retain(|_, view| view.gate.mode() != Mode::Flowing || view.failed_share.is_some());
-        let statuses = views.into_iter().map(|(name, view)| GateStatus {
-            name,
-            summary: (view.gate).summary(view.failed_share, u64::from(view.waiting), now),
-            cause: view.cause,
-            gate: view.gate,
-            waiting: u64::from(view.waiting),
-        });
-        statuses.collect()
+        gates.retain(|_, known| known.gate.mode() != Mode::Flowing || known.failed_share.is_some());
+        let mut failing: Vec<GateStatus> = gates.into_values().collect();
+        for status in &mut failing {
+            status.summary = (status.gate).summary(status.failed_share, status.waiting, now);
+        }
+        failing
     }
 }
 

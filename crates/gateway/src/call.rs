@@ -188,7 +188,10 @@ impl Call {
         if self.failure_state.attempts > 1 {
             shared.metrics.retry(dialect);
         }
-        shared.metrics.sent_upstream(self.request.body.len() as u64);
+        shared
+            .metrics
+            .sent_upstream
+            .inc_by(self.request.body.len() as u64);
         let attempt = Attempt {
             request: &self.request,
             upstreams: &self.upstreams,

@@ -253,9 +253,11 @@ fn metrics_text(gateway: &dyn GatewayControl) -> Response {
     let accounts = gateway.accounts();
     let is_blocked = |account: &&Account| account.state == AccountState::Blocked;
     let blocked = accounts.iter().filter(is_blocked).count();
-    gateway.metrics().accounts_blocked(blocked);
-    let text = gateway.metrics().text();
-    build_response(StatusCode::OK, metrics::CONTENT_TYPE, text)
+    let metrics = gateway.metrics();
+    metrics
+        .blocked
+        .set(i64::try_from(blocked).unwrap_or(i64::MAX));
+    build_response(StatusCode::OK, metrics::CONTENT_TYPE, metrics.text())
 }
 
 fn status(gateway: &dyn GatewayControl) -> Status {

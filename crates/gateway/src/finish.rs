@@ -286,7 +286,10 @@ impl Call {
                 .last_cause
                 .filter(|_| outcome != Outcome::Answered),
         };
-        self.shared.metrics.received_upstream(record.bytes_out);
+        self.shared
+            .metrics
+            .received_upstream
+            .inc_by(record.bytes_out);
         self.shared.metrics.finished(&record);
         self.log_event(EventKind::Finished(&record));
     }

@@ -14,6 +14,7 @@ mod row;
 pub use hold::{Command, Hold};
 pub use identity::{Identity, IdentityBuilder, Parts};
 
+use crate::control::WaitingRequest;
 use connection::Link;
 use hold::Signal;
 use outlast_engine::Clock;
@@ -71,28 +72,6 @@ pub struct RequestSummary {
     pub account: Option<Box<str>>,
     /// The path of the request.
     pub path: Box<str>,
-    /// The time at which its connection sent it.
-    pub begun: Timestamp,
-}
-
-/// A hold as it is shown.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HoldView {
-    /// The description of the request.
-    #[serde(flatten)]
-    pub summary: RequestSummary,
-    /// The time of the first failure.
-    pub since: Timestamp,
-    /// The number of attempts.
-    pub attempts: u32,
-    /// The number of times that its client has sent it again.
-    pub resent: u32,
-    /// The cause of the last failure.
-    pub cause: Option<Cause>,
-    /// The expected time of the next attempt.
-    pub wake: Option<Timestamp>,
-    /// The time at which its client left; `None` while it waits.
-    pub left: Option<Timestamp>,
 }
 
 /// All holds. Clones share them.
@@ -178,18 +157,15 @@ impl Holds {
     }
 
     /// Returns all holds: first the waiting ones, then those whose client has left, each the oldest first.
-    pub fn list(&self) -> Vec<HoldView> {
+    pub fn list(&self) -> Vec<WaitingRequest> {
         let mut state = self.0.state.lock();
         state.expire(self.0.clock.now());
         self.0.update_abandoned_count(&state);
-        let mut shown: Vec<HoldView> = state.registry.iter().map(HeldRequest::to_view).collect();
+        let held = state.registry.iter().map(HeldRequest::to_view);
+        let mut shown: Vec<WaitingRequest> = held.collect();
         drop(state);
-        shown.sort_by(|a, b| {
-            let order = |shown: &HoldView| (shown.left.is_some(), shown.since);
-            order(a)
-                .cmp(&order(b))
-                .then_with(|| a.summary.id.cmp(&b.summary.id))
-        });
+        let order = |shown: &WaitingRequest| (shown.left.is_some(), shown.since);
+        shown.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.id.cmp(&b.id)));
         shown
     }
 

@@ -2,7 +2,8 @@
 
 use super::identity::{Identity, Parts};
 use super::registry::{HeldRequest, MAX_ABANDONED};
-use super::{Command, Hold, HoldView, Holds, Progress, RESUME_WINDOW, RequestSummary};
+use super::{Command, Hold, Holds, Progress, RESUME_WINDOW, RequestSummary};
+use crate::control::WaitingRequest;
 use crate::holds::hold::Signal;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use outlast_engine::clock::TimerClock;
@@ -88,7 +89,7 @@ impl TestGateway {
 
     /// Returns the id of each hold, and whether its client has left.
     fn views(&self) -> Vec<(String, bool)> {
-        let show = |shown: HoldView| (shown.summary.id.into(), shown.left.is_some());
+        let show = |shown: WaitingRequest| (shown.id, shown.left.is_some());
         self.holds.list().into_iter().map(show).collect()
     }
 
@@ -117,7 +118,6 @@ fn summary(id: &str) -> RequestSummary {
         model: Some("gpt-5".into()),
         account: None,
         path: "/v1/responses".into(),
-        begun: at(0),
     }
 }
 

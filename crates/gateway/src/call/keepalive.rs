@@ -94,7 +94,7 @@ impl KeepAlive<'_> {
     async fn perform(&mut self, act: KeepAliveAction) -> io::Result<Option<HoldEnding>> {
         match act {
             KeepAliveAction::SendInterim => {
-                self.shared.metrics.interim_response_sent();
+                self.shared.metrics.interim_responses.inc();
                 self.response.interim().await?;
             }
             KeepAliveAction::SendHeaders => {
@@ -103,7 +103,7 @@ impl KeepAlive<'_> {
                 self.response.flush().await?;
             }
             KeepAliveAction::SendHeartbeat(bytes) => {
-                self.shared.metrics.keepalive_sent();
+                self.shared.metrics.keepalives.inc();
                 self.response.data(&[Bytes::from_static(bytes)]).await?;
             }
             KeepAliveAction::EndHold(ending) => return Ok(Some(ending)),

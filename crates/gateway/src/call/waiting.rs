@@ -8,6 +8,7 @@ use crate::body_store::Body;
 use crate::holds::{Identity, Progress, RequestSummary};
 use crate::inbound_request::compact_headers;
 use crate::observe::log::EventKind;
+use crate::observe::metrics::GaugeGuard;
 use bytes::Bytes;
 use outlast_engine::attempt::{Driver, Wait};
 use outlast_kernel::Timestamp;
@@ -41,7 +42,8 @@ impl Call {
             last_cause: progress.cause,
             ..FailureState::default()
         };
-        self.gauge_guards.push(self.shared.metrics.held());
+        self.gauge_guards
+            .push(GaugeGuard::new(&self.shared.metrics.held, 1));
         self.log_event(EventKind::Resumed {
             attempts: progress.attempts,
             resent: progress.resent,
@@ -114,7 +116,8 @@ impl Call {
             return Err(EndReason::TooManyWaiting);
         };
         self.hold = Some(holds.begin(identity, self.hold_summary(), self.progress(None)));
-        self.gauge_guards.push(self.shared.metrics.held());
+        self.gauge_guards
+            .push(GaugeGuard::new(&self.shared.metrics.held, 1));
         Ok(())
     }
 
@@ -136,7 +139,7 @@ impl Call {
         let was_stored = matches!(body, Body::File(_));
         self.request.body = self.shared.body_store.store(body).await;
         if let (Body::File(_), false) = (&self.request.body, was_stored) {
-            let spooled = self.shared.metrics.spooled(self.request.body.len() as u64);
+            let spooled = GaugeGuard::new(&self.shared.metrics.spooled, self.request.body.len());
             self.gauge_guards.push(spooled);
         }
     }
@@ -155,7 +158,6 @@ impl Call {
                     .into(),
             ),
             path: self.request.path().into(),
-            begun: self.request.received_at,
         }
     }
 

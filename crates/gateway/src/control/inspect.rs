@@ -89,22 +89,7 @@ impl GatewayControl for Shared {
     }
 
     fn waiting(&self) -> Vec<WaitingRequest> {
-        let held = self.holds.list().into_iter();
-        let shown = held.map(|held| WaitingRequest {
-            id: held.summary.id.into(),
-            client: held.summary.client.into(),
-            dialect: held.summary.dialect.unwrap_or_default().into(),
-            model: held.summary.model.map(Into::into),
-            account: held.summary.account.map(Into::into),
-            path: held.summary.path.into(),
-            since: held.since,
-            cause: held.cause,
-            attempts: held.attempts,
-            resent: held.resent,
-            wake: held.wake,
-            left: held.left,
-        });
-        shown.collect()
+        self.holds.list()
     }
 
     fn retry_now(&self, id: Option<&str>) -> usize {

@@ -5,7 +5,8 @@
 
 use super::hold::{Command, Signal};
 use super::identity::Identity;
-use super::{HoldView, Progress, RESUME_WINDOW, RequestSummary};
+use super::{Progress, RESUME_WINDOW, RequestSummary};
+use crate::control::WaitingRequest;
 use outlast_kernel::Timestamp;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -99,13 +100,20 @@ impl HeldRequest {
         }
     }
 
-    pub(super) fn to_view(&self) -> HoldView {
-        HoldView {
-            summary: self.summary.clone(),
+    pub(super) fn to_view(&self) -> WaitingRequest {
+        let about = &self.summary;
+        let dialect = about.dialect.as_deref().unwrap_or_default();
+        WaitingRequest {
+            id: about.id.to_string(),
+            client: about.client.to_string(),
+            dialect: dialect.to_owned(),
+            model: about.model.as_deref().map(str::to_owned),
+            account: about.account.as_deref().map(str::to_owned),
+            path: about.path.to_string(),
             since: self.progress.since,
+            cause: self.progress.cause,
             attempts: self.progress.attempts,
             resent: self.progress.resent,
-            cause: self.progress.cause,
             wake: self.return_at.or(self.progress.wake),
             left: self.abandoned_at(),
         }

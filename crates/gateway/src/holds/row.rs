@@ -6,30 +6,22 @@ use super::{Progress, RequestSummary};
 use outlast_kernel::Timestamp;
 use outlast_store::holds::Row;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct EncodedHold<'a> {
-    who: &'a Identity,
-    about: &'a RequestSummary,
-    progress: &'a Progress,
-    told: Option<Timestamp>,
-    left: Option<Timestamp>,
-}
-
-#[derive(Deserialize)]
-struct DecodedHold {
     who: Identity,
-    about: RequestSummary,
-    progress: Progress,
+    about: Cow<'a, RequestSummary>,
+    progress: Cow<'a, Progress>,
     told: Option<Timestamp>,
     left: Option<Timestamp>,
 }
 
 pub(super) fn encode(held: &HeldRequest) -> Option<String> {
     let written = EncodedHold {
-        who: &held.identity,
-        about: &held.summary,
-        progress: &held.progress,
+        who: held.identity,
+        about: Cow::Borrowed(&held.summary),
+        progress: Cow::Borrowed(&held.progress),
         told: held.return_at,
         left: held.abandoned_at(),
     };
@@ -40,11 +32,11 @@ pub(super) fn encode(held: &HeldRequest) -> Option<String> {
 /// Returns `None` if the row is invalid, or has expired.
 pub(super) fn decode(row: &Row, now: Timestamp) -> Option<(Key, HeldRequest)> {
     let key = Key::parse(&row.key).filter(|_| row.until >= now)?;
-    let read: DecodedHold = serde_json::from_str(&row.value).ok()?;
+    let read: EncodedHold<'_> = serde_json::from_str(&row.value).ok()?;
     let mut held = HeldRequest {
         identity: read.who,
-        summary: read.about,
-        progress: read.progress,
+        summary: read.about.into_owned(),
+        progress: read.progress.into_owned(),
         return_at: read.told,
         status: HoldStatus::Abandoned {
             at: read.left.unwrap_or(now),

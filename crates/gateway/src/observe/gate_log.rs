@@ -72,6 +72,7 @@ mod tests {
             cause: Some(Cause::Overloaded),
             gate: Gate::default(),
             waiting: 0,
+            failed_share: Some(0.1),
             summary: format!("{share} % of calls fail"),
         };
         let logged = |name: &str, cause, state: &str| Change {

@@ -5,12 +5,10 @@
 //! descriptions (see `registration`), access (see `control`), and single requests (see `log`).
 
 mod registration;
-mod table;
 
-use crate::observe::log::{Outcome, Record};
+use crate::observe::log::{Outcome, Record, dialect_label};
 use outlast_dialect::Dialect;
 use outlast_kernel::verdict::Cause;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -19,44 +17,60 @@ use prometheus_client::registry::Registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use table::{LabelValues, SeriesTable};
 
 /// The content type of the text, for scrapers.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The label of a client that is not in the table.
 const OTHER: &str = "other";
+
+/// The names and values of `N` labels.
+type Labels<const N: usize> = [(&'static str, &'static str); N];
+
 /// All metrics of one gateway.
 pub struct Metrics {
     registry: Registry,
-    dialects: LabelValues,
-    clients: LabelValues,
-    causes: LabelValues,
-    outcomes: LabelValues,
-    requests: SeriesTable<3, Counter>,
-    attempts_failed: SeriesTable<2, Counter>,
-    retries: SeriesTable<1, Counter>,
-    resent: SeriesTable<1, Counter>,
-    resumed: SeriesTable<1, Counter>,
-    refused: Family<RefusalLabels, Counter>,
-    refused_total: Counter,
-    connections: Gauge,
-    in_flight: Gauge,
-    held: Gauge,
-    spooled: Gauge,
-    blocked: Gauge,
-    sent_upstream: Counter,
-    received_upstream: Counter,
-    keepalives: Counter,
-    interim_responses: Counter,
-    waited: SeriesTable<1, Histogram>,
-    first_byte: SeriesTable<1, Histogram>,
-    duration: SeriesTable<1, Histogram>,
+    /// The clients with a label of their own.
+    clients: Vec<&'static str>,
+    totals: Totals,
+    requests: Family<Labels<3>, Counter>,
+    attempts_failed: Family<Labels<2>, Counter>,
+    retries: Family<Labels<1>, Counter>,
+    resent: Family<Labels<1>, Counter>,
+    resumed: Family<Labels<1>, Counter>,
+    refused: Family<Labels<1>, Counter>,
+    /// Body bytes that were sent to providers.
+    pub(crate) sent_upstream: Counter,
+    /// Body bytes that came from providers.
+    pub(crate) received_upstream: Counter,
+    /// Keep-alive frames that were sent to clients.
+    pub(crate) keepalives: Counter,
+    /// Interim responses that were sent to clients as keep-alive.
+    pub(crate) interim_responses: Counter,
+    /// Open connections.
+    pub(crate) connections: Gauge,
+    /// Requests in progress.
+    pub(crate) in_flight: Gauge,
+    /// Waiting requests.
+    pub(crate) held: Gauge,
+    /// Bytes of bodies in files.
+    pub(crate) spooled: Gauge,
+    /// Accounts that are not in use now.
+    pub(crate) blocked: Gauge,
+    waited: Family<Labels<1>, Histogram>,
+    first_byte: Family<Labels<1>, Histogram>,
+    duration: Family<Labels<1>, Histogram>,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct RefusalLabels {
-    kind: &'static str,
+/// The sums of metrics over all their labels.
+#[derive(Default)]
+struct Totals {
+    requests: Counter,
+    answered: Counter,
+    attempts_failed: Counter,
+    retries: Counter,
+    resumed: Counter,
+    refused: Counter,
 }
 
 /// The sums of a few counters, and the gauges, for the status.
@@ -90,7 +104,9 @@ pub struct GaugeGuard {
 }
 
 impl GaugeGuard {
-    fn new(gauge: &Gauge, by: i64) -> Self {
+    /// Raises the gauge.
+    pub fn new(gauge: &Gauge, by: usize) -> Self {
+        let by = i64::try_from(by).unwrap_or(i64::MAX);
         gauge.inc_by(by);
         Self {
             gauge: gauge.clone(),
@@ -108,104 +124,67 @@ impl Drop for GaugeGuard {
 // --- counting ---
 
 impl Metrics {
-    /// Counts an open connection.
-    pub fn connection(&self) -> GaugeGuard {
-        GaugeGuard::new(&self.connections, 1)
-    }
-
-    /// Counts a request in progress.
-    pub fn in_flight(&self) -> GaugeGuard {
-        GaugeGuard::new(&self.in_flight, 1)
-    }
-
-    /// Counts a waiting request.
-    pub fn held(&self) -> GaugeGuard {
-        GaugeGuard::new(&self.held, 1)
-    }
-
-    /// Counts a body of that size in a file.
-    pub fn spooled(&self, bytes: u64) -> GaugeGuard {
-        GaugeGuard::new(&self.spooled, i64::try_from(bytes).unwrap_or(i64::MAX))
-    }
-
     /// Counts an attempt that failed before content.
     pub fn attempt_failed(&self, dialect: Option<Dialect>, cause: Cause) {
-        let cause = self.causes.index_of(cause.as_str());
-        let place = [self.dialect(dialect), cause];
-        self.attempts_failed.series(place).inc();
+        let labels = [dialect_of(dialect), ("cause", cause.as_str())];
+        self.attempts_failed.get_or_create(&labels).inc();
+        self.totals.attempts_failed.inc();
     }
 
     /// Counts an attempt after the first.
     pub fn retry(&self, dialect: Option<Dialect>) {
-        self.retries.series([self.dialect(dialect)]).inc();
+        self.retries.get_or_create(&[dialect_of(dialect)]).inc();
+        self.totals.retries.inc();
     }
 
     /// Counts a request that its client is known, or says, to have sent before.
     pub fn resent(&self, client: &'static str) {
-        self.resent.series([self.clients.index_of(client)]).inc();
+        self.resent.get_or_create(&[self.client_of(client)]).inc();
     }
 
     /// Counts such a request that resumes where the earlier one stopped.
     pub fn resumed(&self, client: &'static str) {
-        self.resumed.series([self.clients.index_of(client)]).inc();
+        self.resumed.get_or_create(&[self.client_of(client)]).inc();
+        self.totals.resumed.inc();
     }
 
     /// Counts a refused request; `kind` is one word of our own for the reason.
     pub fn refused(&self, kind: &'static str) {
-        self.refused.get_or_create(&RefusalLabels { kind }).inc();
-        self.refused_total.inc();
-    }
-
-    /// Counts the bytes of a body that were sent to a provider.
-    pub fn sent_upstream(&self, bytes: u64) {
-        self.sent_upstream.inc_by(bytes);
-    }
-
-    /// Counts the bytes of a response that came from a provider.
-    pub fn received_upstream(&self, bytes: u64) {
-        self.received_upstream.inc_by(bytes);
-    }
-
-    /// Counts a keep-alive frame that was sent to a client.
-    pub fn keepalive_sent(&self) {
-        self.keepalives.inc();
-    }
-
-    /// Counts an interim response that was sent to a client as keep-alive.
-    pub fn interim_response_sent(&self) {
-        self.interim_responses.inc();
-    }
-
-    /// Sets the number of accounts that are not in use now.
-    pub fn accounts_blocked(&self, number: usize) {
-        self.blocked.set(i64::try_from(number).unwrap_or(i64::MAX));
+        self.refused.get_or_create(&[("kind", kind)]).inc();
+        self.totals.refused.inc();
     }
 
     /// Counts a request that is over.
     pub fn finished(&self, record: &Record<'_>) {
-        let dialect = self.dialect(record.dialect);
-        let client = self.clients.index_of(record.client);
-        let outcome = self.outcomes.index_of(record.outcome.as_str());
-        self.requests.series([dialect, client, outcome]).inc();
-        self.duration
-            .series([dialect])
-            .observe(record.duration.as_secs_f64());
-        if record.waited > Duration::ZERO {
-            self.waited
-                .series([dialect])
-                .observe(record.waited.as_secs_f64());
+        let dialect = dialect_of(record.dialect);
+        let outcome = ("outcome", record.outcome.as_str());
+        let labels = [dialect, self.client_of(record.client), outcome];
+        self.requests.get_or_create(&labels).inc();
+        self.totals.requests.inc();
+        if record.outcome == Outcome::Answered {
+            self.totals.answered.inc();
         }
-        if let Some(first_byte) = record.first_byte {
-            self.first_byte
-                .series([dialect])
-                .observe(first_byte.as_secs_f64());
+        let waited = Some(record.waited).filter(|waited| *waited > Duration::ZERO);
+        for (histogram, time) in [
+            (&self.duration, Some(record.duration)),
+            (&self.waited, waited),
+            (&self.first_byte, record.first_byte),
+        ] {
+            if let Some(time) = time {
+                let series = histogram.get_or_create(&[dialect]);
+                series.observe(time.as_secs_f64());
+            }
         }
     }
 
-    fn dialect(&self, dialect: Option<Dialect>) -> usize {
-        let name = dialect.map_or(OTHER, Dialect::name);
-        self.dialects.index_of(name)
+    fn client_of(&self, client: &'static str) -> (&'static str, &'static str) {
+        let is_known = self.clients.contains(&client);
+        ("client", if is_known { client } else { OTHER })
     }
+}
+
+fn dialect_of(dialect: Option<Dialect>) -> (&'static str, &'static str) {
+    ("dialect", dialect_label(dialect))
 }
 
 // --- reading ---
@@ -222,14 +201,13 @@ impl Metrics {
 
     /// Returns a few sums.
     pub fn counters(&self) -> Counters {
-        let answered = self.outcomes.index_of(Outcome::Answered.as_str());
         Counters {
-            requests: self.requests.sum(|_| true),
-            answered: self.requests.sum(|outcome| outcome == answered),
-            attempts_failed: self.attempts_failed.sum(|_| true),
-            retries: self.retries.sum(|_| true),
-            resumed: self.resumed.sum(|_| true),
-            refused: self.refused_total.get(),
+            requests: self.totals.requests.get(),
+            answered: self.totals.answered.get(),
+            attempts_failed: self.totals.attempts_failed.get(),
+            retries: self.totals.retries.get(),
+            resumed: self.totals.resumed.get(),
+            refused: self.totals.refused.get(),
             connections: gauge_value(&self.connections),
             in_flight: gauge_value(&self.in_flight),
             held: gauge_value(&self.held),

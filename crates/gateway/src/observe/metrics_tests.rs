@@ -68,12 +68,12 @@ fn histograms_are_in_seconds_and_skip_absent_times() {
 fn gauges_return_to_zero_when_guards_drop() {
     let metrics = metrics();
     let counted = (
-        metrics.connection(),
-        metrics.in_flight(),
-        metrics.held(),
-        metrics.spooled(4096),
+        GaugeGuard::new(&metrics.connections, 1),
+        GaugeGuard::new(&metrics.in_flight, 1),
+        GaugeGuard::new(&metrics.held, 1),
+        GaugeGuard::new(&metrics.spooled, 4096),
     );
-    metrics.accounts_blocked(2);
+    metrics.blocked.set(2);
     let all = || {
         [
             "connections",
@@ -88,7 +88,7 @@ fn gauges_return_to_zero_when_guards_drop() {
     let counters = metrics.counters();
     assert_eq!((counters.connections, counters.held), (1, 1));
     drop(counted);
-    metrics.accounts_blocked(0);
+    metrics.blocked.set(0);
     assert_eq!(all(), [0.0; 5]);
 }
 
@@ -101,10 +101,10 @@ fn each_counter_has_its_own_series() {
     metrics.resent("codex");
     metrics.resumed("codex");
     metrics.refused("cross_site");
-    metrics.sent_upstream(1000);
-    metrics.received_upstream(2000);
-    metrics.keepalive_sent();
-    metrics.interim_response_sent();
+    metrics.sent_upstream.inc_by(1000);
+    metrics.received_upstream.inc_by(2000);
+    metrics.keepalives.inc();
+    metrics.interim_responses.inc();
     for (series, expected) in [
         (
             r#"attempts_failed_total{dialect="openai-responses",cause="overloaded"}"#,
@@ -136,9 +136,9 @@ fn each_counter_has_its_own_series() {
 fn deprecated_metric_names_have_the_same_values() {
     let metrics = metrics();
     metrics.resumed("codex");
-    metrics.keepalive_sent();
-    metrics.keepalive_sent();
-    metrics.interim_response_sent();
+    metrics.keepalives.inc();
+    metrics.keepalives.inc();
+    metrics.interim_responses.inc();
     let text = metrics.text();
     for (old, new, labels, expected) in [
         ("taken_up", "resumed", r#"{client="codex"}"#, 1.0),

@@ -5,6 +5,7 @@ use crate::call::Call;
 use crate::control;
 use crate::inbound_request::InboundRequest;
 use crate::observe::log::{Event, EventKind};
+use crate::observe::metrics::GaugeGuard;
 use crate::problem::Problem;
 use crate::server::request_reader::{self, BodyError, ReceivedRequest};
 use crate::server::response_writer::ResponseWriter;
@@ -84,7 +85,7 @@ async fn reject_connection(stream: TcpStream) {
 
 /// Answers the requests of one connection, one after the other.
 async fn serve_connection(stream: TcpStream, shared: Arc<Shared>, _place: OwnedSemaphorePermit) {
-    let _counted = shared.metrics.connection();
+    let _counted = GaugeGuard::new(&shared.metrics.connections, 1);
     let mut socket = Socket::new(stream);
     loop {
         tokio::select! {
@@ -100,7 +101,7 @@ async fn serve_connection(stream: TcpStream, shared: Arc<Shared>, _place: OwnedS
         // The state that is needed only until a request is parsed is dropped: the request may be held for long.
         let answered = match Box::pin(accept_request(&shared, received, rest)).await {
             Ok(call) => {
-                let _counted = shared.metrics.in_flight();
+                let _counted = GaugeGuard::new(&shared.metrics.in_flight, 1);
                 Box::pin(call.run()).await
             }
             Err(answered) => answered,

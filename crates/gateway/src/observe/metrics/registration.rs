@@ -1,16 +1,10 @@
 //! The names and descriptions of the metrics.
 
-use super::table::{LabelValues, SeriesTable};
-use super::{Metrics, OTHER};
-use crate::observe::log::Outcome;
-use outlast_dialect::Dialect;
-use outlast_kernel::verdict::Cause;
-use prometheus_client::metrics::counter::Counter;
+use super::{Labels, Metrics, Totals};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 const PREFIX: &str = "outlast_gateway";
 /// Covers the eight hours that a request may be held, and a client's resends beyond.
@@ -28,134 +22,93 @@ impl Metrics {
     /// Creates all metrics at zero. `clients` are the client names with a label of their own.
     pub fn new(clients: &[&'static str]) -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
-        let dialects = LabelValues::new("dialect", Dialect::ALL.map(Dialect::name), OTHER);
-        let clients = LabelValues::new("client", clients.iter().copied(), OTHER);
-        let causes = LabelValues::new(
-            "cause",
-            Cause::ALL.iter().map(|cause| cause.as_str()),
-            OTHER,
-        );
-        let outcomes = LabelValues::new("outcome", Outcome::ALL.map(Outcome::as_str), OTHER);
         let version = vec![("version", env!("CARGO_PKG_VERSION"))];
         registry.register("build", "Version of the program", Info::new(version));
-        let counter = Counter::default;
-        let requests = SeriesTable::new([&dialects, &clients, &outcomes], counter);
-        let attempts_failed = SeriesTable::new([&dialects, &causes], counter);
-        let [retries, resent, resumed] = [
-            SeriesTable::new([&dialects], counter),
-            SeriesTable::new([&clients], counter),
-            SeriesTable::new([&clients], counter),
-        ];
-        let [waited, first_byte, duration] = [
-            SeriesTable::new([&dialects], || Histogram::new(WAITED_BUCKETS)),
-            SeriesTable::new([&dialects], || Histogram::new(FIRST_BYTE_BUCKETS)),
-            SeriesTable::new([&dialects], || Histogram::new(DURATION_BUCKETS)),
-        ];
-        let mut made = Self {
-            registry,
-            requests,
-            attempts_failed,
-            retries,
-            resent,
-            resumed,
-            waited,
-            first_byte,
-            duration,
-            dialects,
-            clients,
-            causes,
-            outcomes,
-            refused: Family::default(),
-            refused_total: Counter::default(),
-            connections: Gauge::default(),
-            in_flight: Gauge::default(),
-            held: Gauge::default(),
-            spooled: Gauge::default(),
-            blocked: Gauge::default(),
-            sent_upstream: Counter::default(),
-            received_upstream: Counter::default(),
-            keepalives: Counter::default(),
-            interim_responses: Counter::default(),
+        let to = &mut registry;
+        let metrics = Self {
+            clients: clients.to_vec(),
+            totals: Totals::default(),
+            requests: add(to, "requests", "Finished requests"),
+            attempts_failed: {
+                let help = "Failed attempts, before any content was sent";
+                add(to, "attempts_failed", help)
+            },
+            retries: add(to, "retries", "Retries"),
+            resent: add(to, "resent", "Requests that their client sent again"),
+            resumed: {
+                let help = "Requests that resumed the wait of an earlier request";
+                add(to, "resumed", help)
+            },
+            refused: add(to, "refused", "Requests that the gateway refused"),
+            sent_upstream: {
+                let help = "Request body bytes sent to providers";
+                add(to, "upstream_sent_bytes", help)
+            },
+            received_upstream: {
+                let help = "Response body bytes received from providers";
+                add(to, "upstream_received_bytes", help)
+            },
+            keepalives: add(to, "keepalives", "Keep-alive frames sent to clients"),
+            interim_responses: {
+                let help = "Interim responses (1xx) sent to clients as keep-alive";
+                add(to, "interim_responses", help)
+            },
+            connections: add(to, "connections", "Open client connections"),
+            in_flight: {
+                let help = "Requests in progress, waiting ones included";
+                add(to, "in_flight", help)
+            },
+            held: add(to, "held", "Requests waiting for their next attempt"),
+            spooled: add(to, "spooled_bytes", "Bytes of request bodies kept in files"),
+            blocked: add(to, "accounts_blocked", "Blocked accounts"),
+            waited: {
+                let help = "Wait of requests before their last attempt, of those that waited";
+                add_histogram(to, "waited_seconds", help, || {
+                    Histogram::new(WAITED_BUCKETS)
+                })
+            },
+            first_byte: {
+                let help = "Time from the arrival of a request to the first byte of its response";
+                let make = || Histogram::new(FIRST_BYTE_BUCKETS);
+                add_histogram(to, "first_byte_seconds", help, make)
+            },
+            duration: {
+                let help = "Time from the arrival of a request to its end";
+                let make = || Histogram::new(DURATION_BUCKETS);
+                add_histogram(to, "duration_seconds", help, make)
+            },
+            registry: Registry::default(),
         };
-        made.register_counters();
-        made.register_gauges();
-        made.register_histograms();
-        made
-    }
-
-    fn register_counters(&mut self) {
-        let registry = &mut self.registry;
-        self.requests
-            .register(registry, "requests", "Finished requests");
-        let help = "Failed attempts, before any content was sent";
-        self.attempts_failed
-            .register(registry, "attempts_failed", help);
-        let help = "Retries";
-        self.retries.register(registry, "retries", help);
-        let help = "Requests that their client sent again";
-        self.resent.register(registry, "resent", help);
-        let help = "Requests that resumed the wait of an earlier request";
-        self.resumed.register(registry, "resumed", help);
-        let help = deprecated("resumed_total");
-        self.resumed.register(registry, "taken_up", &help);
-        let help = "Requests that the gateway refused";
-        registry.register("refused", help, self.refused.clone());
-        let help = "Request body bytes sent to providers";
-        registry.register("upstream_sent_bytes", help, self.sent_upstream.clone());
-        let help = "Response body bytes received from providers";
-        registry.register(
-            "upstream_received_bytes",
-            help,
-            self.received_upstream.clone(),
-        );
-        let help = "Keep-alive frames sent to clients";
-        registry.register("keepalives", help, self.keepalives.clone());
-        let help = deprecated("keepalives_total");
-        registry.register("beats", help, self.keepalives.clone());
-        let help = "Interim responses (1xx) sent to clients as keep-alive";
-        let interim_responses = &self.interim_responses;
-        registry.register("interim_responses", help, interim_responses.clone());
-        let help = deprecated("interim_responses_total");
-        registry.register("interims", help, interim_responses.clone());
-    }
-
-    fn register_gauges(&mut self) {
-        for (name, help, gauge) in [
-            ("connections", "Open client connections", &self.connections),
-            (
-                "in_flight",
-                "Requests in progress, waiting ones included",
-                &self.in_flight,
-            ),
-            (
-                "held",
-                "Requests waiting for their next attempt",
-                &self.held,
-            ),
-            (
-                "spooled_bytes",
-                "Bytes of request bodies kept in files",
-                &self.spooled,
-            ),
-            ("accounts_blocked", "Blocked accounts", &self.blocked),
-        ] {
-            self.registry.register(name, help, gauge.clone());
+        add_old_name(to, "taken_up", "resumed", &metrics.resumed);
+        add_old_name(to, "beats", "keepalives", &metrics.keepalives);
+        let interims = &metrics.interim_responses;
+        add_old_name(to, "interims", "interim_responses", interims);
+        Self {
+            registry,
+            ..metrics
         }
-    }
-
-    fn register_histograms(&mut self) {
-        let registry = &mut self.registry;
-        let help = "Wait of requests before their last attempt, of those that waited";
-        self.waited.register(registry, "waited_seconds", help);
-        let help = "Time from the arrival of a request to the first byte of its response";
-        self.first_byte
-            .register(registry, "first_byte_seconds", help);
-        let help = "Time from the arrival of a request to its end";
-        self.duration.register(registry, "duration_seconds", help);
     }
 }
 
-/// Returns the help of the old name of a metric, which is exported for one version beside the new one.
-fn deprecated(new: &str) -> String {
-    format!("Deprecated: use {PREFIX}_{new}")
+fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+fn add_histogram(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+    make: fn() -> Histogram,
+) -> Family<Labels<1>, Histogram> {
+    let family = Family::new_with_constructor(make);
+    registry.register(name, help, family.clone());
+    family
+}
+
+/// Adds the old name of a counter, which is exported for one version beside the new one.
+fn add_old_name<M: Metric + Clone>(registry: &mut Registry, old: &str, new: &str, metric: &M) {
+    let help = format!("Deprecated: use {PREFIX}_{new}_total");
+    registry.register(old, help, metric.clone());
 }
