@@ -19,13 +19,15 @@ pub use driver::{AccountEffect, Driver};
 use crate::BoxFuture;
 use crate::accounts::Accounts;
 use crate::strategy::Aborted;
-use admit::Admitted;
+use admit::Stopped;
+use futures_util::FutureExt;
 use outlast_kernel::Timestamp;
 use outlast_kernel::attempt::{Effect, Effects, Event, Outcome, RetryEnded, RetryScheduled, step};
 use outlast_kernel::decision::{Remedy, Target as SwitchTarget};
 use outlast_kernel::failure::{ClassifiedFailure, Failure, IoKind};
 use outlast_kernel::verdict::Cause;
 use std::collections::VecDeque;
+use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -97,16 +99,21 @@ pub enum Announcement<'a> {
     Ended(&'a RetryEnded),
 }
 
-/// One caller of the driver. All methods that return futures must be safe to drop.
+/// One caller of the driver. All futures that it returns must be safe to drop. By default it has neither gate nor accounts,
+/// and neither records nor tells anything.
 pub trait Call<'c>: Send {
     /// Returns the state of its attempts.
     fn driver(&mut self) -> &mut Driver;
 
     /// Returns the target of the next attempt; `None` if it has no gate.
-    fn target(&self) -> Option<GateTarget>;
+    fn target(&self) -> Option<GateTarget> {
+        None
+    }
 
     /// Returns the accounts of the target, if it has any.
-    fn accounts(&self) -> Option<Accounts>;
+    fn accounts(&self) -> Option<Accounts> {
+        None
+    }
 
     /// Returns the current time.
     fn now(&self) -> Timestamp;
@@ -116,18 +123,16 @@ pub trait Call<'c>: Send {
 
     /// Sleeps until the time of a retry.
     fn sleep_for_retry(&self, at: Timestamp) -> BoxFuture<'c, Result<(), Aborted>> {
-        let sleep = self.sleep_until(at);
-        Box::pin(async move {
-            sleep.await;
-            Ok(())
-        })
+        Box::pin(self.sleep_until(at).map(Ok))
     }
 
     /// Prepares an attempt. Returns the effects if none may be made.
-    fn prepare(&mut self) -> BoxFuture<'_, Result<Option<Effects>, Ended>>;
+    fn prepare(&mut self) -> BoxFuture<'_, Result<Option<Effects>, Ended>> {
+        Box::pin(ready(Ok(None)))
+    }
 
     /// An account was chosen.
-    fn account_chosen(&mut self, is_new: bool);
+    fn account_chosen(&mut self, _is_new: bool) {}
 
     /// Makes one attempt, and returns the effects of its end. Calls [`Driver::accepted`] when the provider begins to answer.
     fn attempt(&mut self) -> BoxFuture<'_, Result<Effects, Ended>>;
@@ -136,33 +141,35 @@ pub trait Call<'c>: Send {
     fn on_failure(&mut self, failure: Failure) -> BoxFuture<'_, Result<Effects, Ended>>;
 
     /// Performs an effect that is not the driver's.
-    fn perform(&mut self, effect: Effect) -> BoxFuture<'_, Result<Effects, Ended>>;
+    fn perform(&mut self, _effect: Effect) -> BoxFuture<'_, Result<Effects, Ended>> {
+        Box::pin(ready(Ok(Effects::new())))
+    }
 
-    /// Goes on without an account, and with its name if it is not to be asked again.
-    fn account_left(&mut self, name: Option<String>);
+    /// Continues with another account; `name` is that of the old one, if it is not to be asked again.
+    fn account_left(&mut self, _name: Option<String>) {}
 
     /// Records a wait before it begins.
-    fn record_wait<'s>(&'s mut self, wait: Wait<'s>) -> BoxFuture<'s, Result<(), Ended>>;
+    fn record_wait<'s>(&'s mut self, _wait: Wait<'s>) -> BoxFuture<'s, Result<(), Ended>> {
+        Box::pin(ready(Ok(())))
+    }
 
     /// Records that the wait for a retry has ended.
-    fn record_wait_end(&mut self);
+    fn record_wait_end(&mut self) {}
 
     /// Tells listeners.
-    fn announce(&mut self, announcement: Announcement<'_>);
+    fn announce(&mut self, _announcement: Announcement<'_>) {}
 
     /// Polls `work` while it looks after its caller. Returns `None` when the work is done.
     fn watch<'s>(&'s mut self, work: Work<'s>) -> BoxFuture<'s, Option<Interrupt>>;
 
     /// Returns the time at which a call that is held since `since` leaves its target for another.
-    fn leave_target_at(&self, since: Timestamp) -> Option<Timestamp> {
-        let _ = since;
+    fn leave_target_at(&self, _since: Timestamp) -> Option<Timestamp> {
         None
     }
 
     /// Leaves the target, whose gate holds the call until that time, for another.
-    fn leave_target(&mut self, until: Timestamp, cause: Option<Cause>) -> BoxFuture<'_, ()> {
-        let _ = (until, cause);
-        Box::pin(async {})
+    fn leave_target(&mut self, _until: Timestamp, _cause: Option<Cause>) -> BoxFuture<'_, ()> {
+        Box::pin(ready(()))
     }
 }
 
@@ -227,9 +234,10 @@ async fn make_attempt<'c>(call: &mut dyn Call<'c>) -> Result<Effects, Ended> {
     if let Some(effects) = call.prepare().await? {
         return Ok(effects);
     }
-    match admit::admit(call).await? {
-        Admitted::Yes => {}
-        Admitted::No(effects) => return Ok(*effects),
+    match admit::admit(call).await {
+        Ok(()) => {}
+        Err(Stopped::Ended(ended)) => return Err(ended),
+        Err(Stopped::Instead(effects)) => return Ok(*effects),
     }
     call.driver().begin();
     let effects = call.attempt().await?;

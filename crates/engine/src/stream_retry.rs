@@ -4,11 +4,10 @@
 //! is, so no consumer sees an item twice and no side effect behind an item happens twice.
 //! Not here: calls that are not streamed.
 
-use crate::accounts::Accounts;
-use crate::attempt::{self, Announcement, Call, Driver, Ended, GateTarget, Interrupt, Wait, Work};
+use crate::attempt::{self, Call, Driver, Ended, Interrupt, Work};
 use crate::{BoxFuture, CancellationToken};
 use futures_util::{Stream, StreamExt, stream};
-use outlast_kernel::attempt::{Effect, Effects, Event, State, step};
+use outlast_kernel::attempt::{Effects, Event, State, step};
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::decision::{Remedies, RetryRules};
 use outlast_kernel::failure::{Failure, IoKind};
@@ -211,14 +210,6 @@ where
         &mut self.driver
     }
 
-    fn target(&self) -> Option<GateTarget> {
-        None
-    }
-
-    fn accounts(&self) -> Option<Accounts> {
-        None
-    }
-
     /// Returns the time since the stream was requested: the decisions need no calendar.
     fn now(&self) -> Timestamp {
         Timestamp::default() + Duration::from_millis(time::millis(self.start.elapsed()))
@@ -227,12 +218,6 @@ where
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'c, ()> {
         Box::pin(tokio::time::sleep(at.since(self.now())))
     }
-
-    fn prepare(&mut self) -> BoxFuture<'_, Result<Option<Effects>, Ended>> {
-        Box::pin(async { Ok(None) })
-    }
-
-    fn account_chosen(&mut self, _: bool) {}
 
     fn attempt(&mut self) -> BoxFuture<'_, Result<Effects, Ended>> {
         Box::pin(async {
@@ -250,20 +235,6 @@ where
         // Nothing fails but attempts.
         Box::pin(async { Err(Ended) })
     }
-
-    fn perform(&mut self, _: Effect) -> BoxFuture<'_, Result<Effects, Ended>> {
-        Box::pin(async { Ok(Effects::new()) })
-    }
-
-    fn account_left(&mut self, _: Option<String>) {}
-
-    fn record_wait<'s>(&'s mut self, _: Wait<'s>) -> BoxFuture<'s, Result<(), Ended>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn record_wait_end(&mut self) {}
-
-    fn announce(&mut self, _: Announcement<'_>) {}
 
     fn watch<'s>(&'s mut self, work: Work<'s>) -> BoxFuture<'s, Option<Interrupt>> {
         Box::pin(async {

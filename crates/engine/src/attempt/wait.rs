@@ -1,9 +1,9 @@
-//! The waits of a call: for the time of a retry, and for its gate.
+//! The waits of a call: for the time of a retry, for its gate, and for a permit.
 //!
-//! Invariants: a wait looks after its caller until it ends; listeners learn of a moved time at most every few seconds; a
+//! Invariants: the caller is looked after until a wait ends; listeners learn of a moved time at most every few seconds; a
 //! deadline and the rules of the call end a hold.
-//! Not here: the account and the permit before an attempt (see `admit`), the rules (see the kernel), the queue of the gate
-//! (see `admission`).
+//! Not here: the steps before an attempt (see `admit`), the rules (see the kernel), the queue of the gate (see
+//! `admission`).
 
 use super::admit::choose;
 use super::driver::Announced;
@@ -11,7 +11,9 @@ use super::{Announcement, Call, Ended, HoldReason, Interrupt};
 use crate::BoxFuture;
 use crate::accounts::Accounts;
 use crate::admission::GateRequest;
+use crate::permits::Permit;
 use crate::strategy::Aborted;
+use futures_util::future::{Either, Pending, pending};
 use outlast_kernel::Timestamp;
 use outlast_kernel::attempt::{Event, RetryScheduled};
 use outlast_kernel::decision::GiveUp;
@@ -19,27 +21,35 @@ use outlast_kernel::gate::has_moved;
 use outlast_kernel::verdict::Cause;
 use std::pin::pin;
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// Where another account may become free by time alone, a held call looks for one this often.
 const RECONSIDER_INTERVAL: Duration = Duration::from_secs(60);
 /// Listeners learn of a moved time at most this often.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(5);
 
+/// The thing that a call waits for.
+pub(super) enum Goal<'w> {
+    /// The time of a retry; the gate may admit the call earlier.
+    Retry(Timestamp),
+    Gate,
+    /// A permit; if there is a time, until then, else for as long as the rules allow.
+    Permit(&'w mut BoxFuture<'static, Permit>, Option<Timestamp>),
+}
+
 /// The end of a wait.
 pub(super) enum WaitEnd {
     Admitted,
-    /// The time of the retry has come.
-    RetryDue,
-    /// The injected sleep was aborted.
-    SleepAborted,
+    PermitTaken(Permit),
+    /// The time of the goal has come.
+    TimeOver,
+    /// The caller wants something else, or has aborted its own sleep.
     Interrupted(Interrupt),
     /// The call is held for longer than its rules accept.
     Rejected(GiveUp),
     DeadlinePassed,
     /// The target is to be left for another.
     TargetLeft(Timestamp),
-    /// Another account is free, or may be.
+    /// Another account is free.
     Reconsider,
 }
 
@@ -58,39 +68,29 @@ pub(super) async fn for_retry<'c>(
     });
     loop {
         enter_wait(call, retry.at, is_stated).await?;
-        let end = wait(call, Some(retry.at)).await;
+        let end = wait(call, Goal::Retry(retry.at)).await;
         call.driver().forget_tried_accounts();
-        let now = call.now();
-        return Ok(match end {
+        let (now, target) = (call.now(), call.target());
+        let driver = call.driver();
+        match end {
             WaitEnd::Interrupted(Interrupt::Ended(ended)) => return Err(ended),
-            WaitEnd::Interrupted(Interrupt::Reconsider) => {
-                let target = call.target();
-                // The wait was for another target.
-                match call.driver().is_other_gate(target.as_ref()) {
-                    true => Event::Woke { now },
-                    false => continue,
-                }
+            WaitEnd::Interrupted(Interrupt::AbortRetry) => return Ok(Event::RetryAborted { now }),
+            WaitEnd::Interrupted(Interrupt::Abort) => return Ok(Event::Aborted { now }),
+            WaitEnd::Interrupted(Interrupt::Reconsider)
+                if !driver.is_other_gate(target.as_ref()) =>
+            {
+                continue;
             }
-            WaitEnd::Interrupted(Interrupt::AbortRetry) => Event::RetryAborted { now },
-            WaitEnd::Interrupted(Interrupt::Abort) | WaitEnd::SleepAborted => {
-                Event::Aborted { now }
-            }
-            WaitEnd::Interrupted(Interrupt::RetryNow) => {
-                call.driver().skips_gate = true;
-                Event::Woke { now }
-            }
-            WaitEnd::RetryDue => {
-                if let Some(request) = &mut call.driver().request {
+            WaitEnd::Interrupted(Interrupt::RetryNow) => driver.skips_gate = true,
+            WaitEnd::TimeOver => {
+                if let Some(request) = &mut driver.request {
                     request.wake();
                 }
-                Event::Woke { now }
             }
-            WaitEnd::Admitted
-            | WaitEnd::Reconsider
-            | WaitEnd::Rejected(_)
-            | WaitEnd::DeadlinePassed
-            | WaitEnd::TargetLeft(_) => Event::Woke { now },
-        });
+            // The gate admits the call, another account is free, or the wait was for another target.
+            _ => {}
+        }
+        return Ok(Event::Woke { now });
     }
 }
 
@@ -118,162 +118,126 @@ async fn enter_wait<'c>(
 
 // --- Any wait ---
 
-/// The times at which a hold ends in any case.
-#[derive(Clone, Copy)]
-pub(super) struct Limits {
-    /// The end of the longest hold that the rules accept.
-    pub(super) hold: Option<Timestamp>,
-    deadline: Option<Timestamp>,
-}
-
-impl Limits {
-    pub(super) fn of<'c>(call: &mut dyn Call<'c>, held_since: Timestamp) -> Self {
-        let driver = call.driver();
-        let arrived = driver
-            .request
-            .as_ref()
-            .map_or(held_since, GateRequest::arrived);
-        let state = driver.state();
-        Self {
-            hold: state.rules().hold_limit(arrived, held_since),
-            deadline: state.prompt().deadline(),
-        }
+/// Waits for the goal.
+pub(super) async fn wait<'c>(call: &mut dyn Call<'c>, goal: Goal<'_>) -> WaitEnd {
+    if let Goal::Permit(..) = goal {
+        return wait_with(call, None, goal).await;
     }
-
-    pub(super) fn first(self) -> Option<Timestamp> {
-        self.hold.into_iter().chain(self.deadline).min()
-    }
-}
-
-/// Waits for the gate, and for the time of a retry if there is one.
-pub(super) async fn wait<'c>(call: &mut dyn Call<'c>, retry_at: Option<Timestamp>) -> WaitEnd {
     // The request is out of the driver while it waits, so that the caller can be looked after meanwhile.
     let mut request = call.driver().request.take();
-    let end = wait_with(call, request.as_mut(), retry_at).await;
+    let end = wait_with(call, request.as_mut(), goal).await;
     call.driver().request = request;
     end
-}
-
-/// One of the things that may happen in a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Signal {
-    Admitted,
-    RetryDue,
-    SleepAborted,
-    Timer,
-    GateChanged,
-    AccountsChanged,
 }
 
 async fn wait_with<'c>(
     call: &mut dyn Call<'c>,
     mut request: Option<&mut GateRequest>,
-    retry_at: Option<Timestamp>,
+    goal: Goal<'_>,
 ) -> WaitEnd {
+    let (retry_at, mut permit, end) = match goal {
+        Goal::Retry(at) => (Some(at), None, None),
+        Goal::Gate => (None, None, None),
+        Goal::Permit(taking, end) => (None, Some(taking), end),
+    };
+    let is_permit = permit.is_some();
     let mut own_sleep = retry_at.map(|at| call.sleep_for_retry(at));
     let mut gate_changes = request.as_ref().map(|request| request.changes());
     let accounts = call.accounts().filter(Accounts::has_multiple);
-    let shared_state = call.driver().shared_state().cloned();
-    let mut account_changes = accounts
-        .as_ref()
-        .and_then(|_| Some(shared_state.as_ref()?.changes()));
+    let shared_state = accounts.as_ref().and(call.driver().shared_state());
+    let mut account_changes = shared_state.map(|shared_state| shared_state.changes());
     let mut reconsider_at = accounts.as_ref().map(|_| call.now() + RECONSIDER_INTERVAL);
     loop {
-        let times = match retry_at {
-            None => match hold_times(call, request.as_deref_mut()) {
-                Ok(times) => times,
+        let hold_end = match retry_at.or(end) {
+            Some(_) => end,
+            None => match next_hold_end(call, request.as_deref()) {
+                Ok(at) => at,
                 Err(end) => return end,
             },
-            Some(_) => None,
         };
         let announce_at = announce_moved(call, request.as_deref(), retry_at);
-        let first = [times, announce_at, reconsider_at]
-            .into_iter()
-            .flatten()
-            .min();
-        let timer = sleep_until(call, first);
-        let admitted = admitted(request.as_deref_mut());
+        let first = earliest([hold_end, announce_at, reconsider_at]);
+        let timer = maybe(first.map(|at| call.sleep_until(at)));
+        let admitted = maybe(request.as_deref_mut().map(GateRequest::admitted));
         // Pinned here: moved into the future below, it would take its room twice in every call that waits.
         let work = pin!(async {
             tokio::select! {
                 biased;
-                () = admitted => Signal::Admitted,
-                slept = sleep(own_sleep.as_mut()) => match slept {
-                    Ok(()) => Signal::RetryDue,
-                    Err(Aborted) => Signal::SleepAborted,
-                },
-                () = timer => Signal::Timer,
-                () = changed(account_changes.as_mut()) => Signal::AccountsChanged,
-                () = changed(gate_changes.as_mut()) => Signal::GateChanged,
+                () = admitted => Some(WaitEnd::Admitted),
+                permit = maybe(permit.as_mut()) => Some(WaitEnd::PermitTaken(permit)),
+                slept = maybe(own_sleep.as_mut()) => Some(match slept {
+                    Ok(()) => WaitEnd::TimeOver,
+                    Err(Aborted) => WaitEnd::Interrupted(Interrupt::Abort),
+                }),
+                () = timer => None,
+                // The senders live as long as the request and the driver.
+                _ = maybe(account_changes.as_mut().map(|changes| changes.changed())) => None,
+                _ = maybe(gate_changes.as_mut().map(|changes| changes.changed())) => None,
             }
         });
         match watch(call, work).await {
+            Ok(Some(end)) => return end,
             Err(Interrupt::AbortRetry) if !call.driver().state().is_retrying() => {}
+            // No permit comes earlier because a person wants it.
+            Err(Interrupt::RetryNow) if is_permit => {}
             Err(interrupt) => return WaitEnd::Interrupted(interrupt),
-            Ok(Signal::Admitted) => return WaitEnd::Admitted,
-            Ok(Signal::RetryDue) => return WaitEnd::RetryDue,
-            Ok(Signal::SleepAborted) => return WaitEnd::SleepAborted,
-            Ok(Signal::GateChanged) => {}
-            Ok(Signal::Timer | Signal::AccountsChanged) => {
-                if let Some(accounts) = &accounts
-                    && has_better_account(call, accounts)
-                {
-                    return WaitEnd::Reconsider;
-                }
-                let now = call.now();
-                reconsider_at = reconsider_at.map(|at| match at <= now {
-                    true => now + RECONSIDER_INTERVAL,
-                    false => at,
-                });
-            }
+            Ok(None) => {}
+        }
+        let now = call.now();
+        if end.is_some_and(|end| end <= now) {
+            return WaitEnd::TimeOver;
+        }
+        if let (Some(accounts), Some(target)) = (&accounts, call.target())
+            && call.driver().has_better_account(accounts, &target.model)
+        {
+            return WaitEnd::Reconsider;
+        }
+        if reconsider_at.is_some_and(|at| at <= now) {
+            reconsider_at = Some(now + RECONSIDER_INTERVAL);
         }
     }
 }
 
-pub(super) fn has_better_account<'c>(call: &mut dyn Call<'c>, accounts: &Accounts) -> bool {
-    let target = call.target();
-    let driver = call.driver();
-    target.is_some_and(|target| driver.has_better_account(accounts, &target.model))
-}
-
 /// Returns the next time at which a hold may end; the end, if it has come.
-fn hold_times<'c>(
+fn next_hold_end<'c>(
     call: &mut dyn Call<'c>,
-    request: Option<&mut GateRequest>,
+    request: Option<&GateRequest>,
 ) -> Result<Option<Timestamp>, WaitEnd> {
     let now = call.now();
-    let since = *call.driver().held_since.get_or_insert(now);
-    let rules = *call.driver().state().rules();
-    let deadline = call.driver().state().prompt().deadline();
-    let arrived = request.as_ref().map_or(since, |request| request.arrived());
-    let limit = rules.hold_limit(arrived, since);
+    let driver = call.driver();
+    let since = driver.held_since.unwrap_or(now);
+    let deadline = driver.state().prompt().deadline();
     if deadline.is_some_and(|deadline| now >= deadline) {
         return Err(WaitEnd::DeadlinePassed);
     }
-    let (stated, expected) = match &request {
-        Some(request) => (request.stated_end(), request.expected_start()),
-        None => (None, None),
-    };
-    if let (Some(limit), Some(stated)) = (limit, stated)
-        && stated > limit
-    {
-        let (requested, allowed) = (stated.since(now), limit.since(now));
-        return Err(WaitEnd::Rejected(GiveUp::StatedWaitTooLong {
-            requested,
-            allowed,
-        }));
+    let arrived = request.or(driver.request.as_ref());
+    let arrived = arrived.map_or(since, GateRequest::arrived);
+    let limit = driver.state().rules().hold_limit(arrived, since);
+    if let Some(limit) = limit {
+        let stated = request.and_then(GateRequest::stated_end);
+        if let Some(stated) = stated.filter(|stated| *stated > limit) {
+            let (requested, allowed) = (stated.since(now), limit.since(now));
+            return Err(WaitEnd::Rejected(GiveUp::StatedWaitTooLong {
+                requested,
+                allowed,
+            }));
+        }
+        if now >= limit {
+            let budget = limit.since(arrived.min(since));
+            return Err(WaitEnd::Rejected(GiveUp::SleepBudgetExhausted { budget }));
+        }
     }
-    if let Some(limit) = limit
-        && now >= limit
-    {
-        let budget = limit.since(arrived.min(since));
-        return Err(WaitEnd::Rejected(GiveUp::SleepBudgetExhausted { budget }));
-    }
-    let leave_at = call.leave_target_at(since);
+    // A call that waits for a permit stays with its target.
+    let leave_at = request.and_then(|_| call.leave_target_at(since));
     if leave_at.is_some_and(|at| now >= at) {
+        let expected = request.and_then(GateRequest::expected_start);
         return Err(WaitEnd::TargetLeft(expected.unwrap_or(now)));
     }
-    Ok([limit, deadline, leave_at].into_iter().flatten().min())
+    Ok(earliest([limit, deadline, leave_at]))
+}
+
+fn earliest(times: [Option<Timestamp>; 3]) -> Option<Timestamp> {
+    times.into_iter().flatten().min()
 }
 
 /// Announces the expected time of the attempt if it has moved; returns the time at which to look again.
@@ -332,35 +296,10 @@ pub(super) async fn watch<'c, T: Send>(
     }
 }
 
-// --- Futures that may not be there ---
-
-pub(super) fn sleep_until<'c>(call: &dyn Call<'c>, at: Option<Timestamp>) -> BoxFuture<'c, ()> {
-    match at {
-        Some(at) => call.sleep_until(at),
-        None => Box::pin(std::future::pending()),
-    }
-}
-
-async fn admitted(request: Option<&mut GateRequest>) {
-    match request {
-        Some(request) => request.admitted().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn sleep(sleep: Option<&mut BoxFuture<'_, Result<(), Aborted>>>) -> Result<(), Aborted> {
-    match sleep {
-        Some(sleep) => sleep.await,
-        None => std::future::pending().await,
-    }
-}
-
-pub(super) async fn changed(changes: Option<&mut watch::Receiver<u64>>) {
-    let is_known = match changes {
-        Some(changes) => changes.changed().await.is_ok(),
-        None => false,
-    };
-    if !is_known {
-        std::future::pending::<()>().await;
+/// Resolves like the future; never, if there is none.
+pub(crate) fn maybe<F: Future>(future: Option<F>) -> Either<F, Pending<F::Output>> {
+    match future {
+        Some(future) => Either::Left(future),
+        None => Either::Right(pending()),
     }
 }

@@ -95,16 +95,12 @@ impl DrivenCall<'static> for Call {
         Box::pin(std::future::ready(Ok(effects)))
     }
 
-    fn account_left(&mut self, _: Option<String>) {}
-
     fn record_wait<'s>(&'s mut self, wait: Wait<'s>) -> BoxFuture<'s, Result<(), Ended>> {
         Box::pin(async move {
             let begun = self.begin_wait(wait).await;
             begun.map_err(|end| self.end_with(end))
         })
     }
-
-    fn record_wait_end(&mut self) {}
 
     fn announce(&mut self, announcement: Announcement<'_>) {
         match announcement {

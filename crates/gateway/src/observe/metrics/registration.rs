@@ -25,7 +25,7 @@ impl Metrics {
         let version = vec![("version", env!("CARGO_PKG_VERSION"))];
         registry.register("build", "Version of the program", Info::new(version));
         let to = &mut registry;
-        let metrics = Self {
+        let mut metrics = Self {
             clients: clients.to_vec(),
             totals: Totals::default(),
             requests: add(to, "requests", "Finished requests"),
@@ -77,16 +77,19 @@ impl Metrics {
                 let make = || Histogram::new(DURATION_BUCKETS);
                 add_histogram(to, "duration_seconds", help, make)
             },
-            registry: Registry::default(),
-        };
-        add_old_name(to, "taken_up", "resumed", &metrics.resumed);
-        add_old_name(to, "beats", "keepalives", &metrics.keepalives);
-        let interims = &metrics.interim_responses;
-        add_old_name(to, "interims", "interim_responses", interims);
-        Self {
             registry,
-            ..metrics
-        }
+        };
+        metrics.add_old_names();
+        metrics
+    }
+
+    /// Adds the old names of counters, which are exported for one version beside the new ones.
+    fn add_old_names(&mut self) {
+        let to = &mut self.registry;
+        add_old_name(to, "taken_up", "resumed", &self.resumed);
+        add_old_name(to, "beats", "keepalives", &self.keepalives);
+        let interims = &self.interim_responses;
+        add_old_name(to, "interims", "interim_responses", interims);
     }
 }
 
@@ -107,7 +110,6 @@ fn add_histogram(
     family
 }
 
-/// Adds the old name of a counter, which is exported for one version beside the new one.
 fn add_old_name<M: Metric + Clone>(registry: &mut Registry, old: &str, new: &str, metric: &M) {
     let help = format!("Deprecated: use {PREFIX}_{new}_total");
     registry.register(old, help, metric.clone());
