@@ -452,7 +452,8 @@ async fn report_that_the_store_did_not_take_is_not_lost() {
     let reset = START + Duration::from_secs(3600);
     processes[0].limit_account(KEY, reset);
     until(async {
-        while !processes[0].is_disconnected() {
+        // The loss of the store is reported just before the process's own gate takes the news.
+        while !processes[0].is_disconnected() || processes[0].mode() != Mode::Down {
             tokio::task::yield_now().await;
         }
     })
