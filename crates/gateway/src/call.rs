@@ -9,7 +9,6 @@
 pub(crate) mod attempt;
 mod driven;
 pub(crate) mod keepalive;
-mod on_failure;
 mod waiting;
 
 use super::clients::{HoldEnding, KeepAliveSchedule, stated_timeout};
@@ -18,7 +17,7 @@ use super::inbound_request::InboundRequest;
 use super::shared::Shared;
 use super::upstreams::Upstreams;
 use crate::call::attempt::{Attempt, AttemptResult, ErrorResponse, UpstreamResponse};
-use crate::call::keepalive::{KeepAlive, KeepAliveResult, ResponseMetadata};
+use crate::call::keepalive::{KeepAlive, ResponseMetadata};
 use crate::observe::log::{Event as LogEvent, EventKind, WaitReason};
 use crate::observe::metrics::GaugeGuard;
 use crate::observe::request_log::{NewRequest, RequestKey};
@@ -91,6 +90,8 @@ pub(super) enum EndReason {
     ClientDisconnected,
     /// The client is made to come back.
     SentBack(HoldEnding),
+    /// The gateway stops: the client is made to come back.
+    Stopping,
     /// The failure is final.
     GaveUp(GiveUp),
     /// A person ended it.
@@ -215,14 +216,10 @@ impl Call {
                 () = wait_for_cancel(hold) => None,
             }
         });
-        keeper
-            .run(work)
-            .await
-            .into_result()?
-            .ok_or(EndReason::Cancelled)
+        keeper.run(work).await?.ok_or(EndReason::Cancelled)
     }
 
-    /// What happened so far.
+    /// Returns the attempts and waits so far.
     pub(super) fn response_metadata(&self) -> ResponseMetadata<'_> {
         response_metadata(&self.request.id, &self.failure_state, &self.driver)
     }
@@ -235,16 +232,6 @@ impl Call {
     /// Returns the name of the provider.
     pub(super) fn provider(&self) -> &str {
         &self.upstreams.for_route(self.request.route).name
-    }
-}
-
-impl<T> KeepAliveResult<T> {
-    fn into_result(self) -> Result<T, EndReason> {
-        match self {
-            Self::Done(done) => Ok(done),
-            Self::ClientDisconnected => Err(EndReason::ClientDisconnected),
-            Self::HoldEnded(ending) => Err(EndReason::SentBack(ending)),
-        }
     }
 }
 
@@ -269,7 +256,7 @@ async fn wait_for_cancel(hold: Option<&Hold>) {
     std::future::pending().await
 }
 
-/// What happened so far, without borrowing all of a call.
+/// Returns the attempts and waits so far, without borrowing all of a call.
 fn response_metadata<'a>(
     id: &'a str,
     failure_state: &FailureState,

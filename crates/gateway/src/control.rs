@@ -6,7 +6,6 @@
 //! sockets.
 
 pub mod api;
-mod commands;
 pub(crate) mod inspect;
 pub mod policies;
 mod status;
@@ -21,8 +20,8 @@ use crate::problem::Problem;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, header};
-use serde::Serialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 
 /// The path of the gateway's own endpoints, except `/metrics` and `/healthz`.
@@ -198,9 +197,9 @@ impl Endpoint {
             Self::Health => health(gateway),
             Self::Metrics => Ok(metrics_text(gateway)),
             Self::Status => json(&status(gateway)),
-            Self::RetryNow => json(&commands::retry_now(body, gateway)?),
-            Self::Cancel => json(&commands::cancel(body, gateway)?),
-            Self::Reload => json(&commands::reload(gateway)?),
+            Self::RetryNow => json(&retry_now(body, gateway)?),
+            Self::Cancel => json(&cancel(body, gateway)?),
+            Self::Reload => json(&reload(gateway)?),
         }
     }
 }
@@ -288,6 +287,61 @@ fn page_response(asked: &Parts) -> ControlResult {
     let place = HeaderValue::from_static(PAGE);
     moved.headers_mut().insert(header::LOCATION, place);
     Ok(moved)
+}
+
+// --- commands ---
+
+/// The request that a command is for. An unknown member could be a misspelt selector, so it is rejected.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequestSelector {
+    id: Option<String>,
+}
+
+fn parse_request_id(body: &[u8]) -> Result<Option<String>, Problem> {
+    if body.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let read = serde_json::from_slice::<RequestSelector>(body);
+    read.map(|meant| meant.id).map_err(|error| {
+        let message = format!("the body is {{\"id\": \"…\"}} or empty: {error}");
+        Problem::new(StatusCode::BAD_REQUEST, "invalid_request", message)
+    })
+}
+
+fn no_such_request() -> Problem {
+    let message = "no request of that id waits";
+    Problem::new(StatusCode::NOT_FOUND, "no_such_request", message)
+}
+
+/// Makes one waiting request, or all of them, retry now.
+fn retry_now(body: &[u8], gateway: &dyn GatewayControl) -> Result<Value, Problem> {
+    let id = parse_request_id(body)?;
+    let retried = gateway.retry_now(id.as_deref());
+    if id.is_some() && retried == 0 {
+        return Err(no_such_request());
+    }
+    Ok(json!({ "retried": retried }))
+}
+
+/// Cancels a waiting request.
+fn cancel(body: &[u8], gateway: &dyn GatewayControl) -> Result<Value, Problem> {
+    let Some(id) = parse_request_id(body)? else {
+        let message = "which one is to be cancelled: {\"id\": \"…\"}";
+        let status = StatusCode::BAD_REQUEST;
+        return Err(Problem::new(status, "invalid_request", message));
+    };
+    if !gateway.cancel(&id) {
+        return Err(no_such_request());
+    }
+    Ok(json!({ "cancelled": id }))
+}
+
+/// Makes the gateway reload its settings.
+fn reload(gateway: &dyn GatewayControl) -> Result<Value, Problem> {
+    let wrong = |message| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "settings", message);
+    gateway.reload().map_err(wrong)?;
+    Ok(json!({ "reloaded": true }))
 }
 
 #[cfg(test)]

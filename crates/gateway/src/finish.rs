@@ -14,7 +14,7 @@ use outlast_kernel::verdict::{Cause, Verdict};
 use std::io;
 use std::time::Duration;
 
-/// When too many wait already.
+/// The time after which a client is to come back when too many requests wait.
 const CAPACITY_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// Whether the client may send a request again that has failed.
@@ -27,51 +27,44 @@ enum ClientRetry {
 }
 
 impl Call {
-    /// Ends the request that way; what is left is the connection, if another request may come over it.
+    /// Ends the request; returns the connection, if it can take another request.
     pub(super) async fn finish(mut self: Box<Self>, end: EndReason) -> Option<Socket> {
-        match end {
-            EndReason::ClientDisconnected => {
+        match &end {
+            EndReason::ClientDisconnected | EndReason::SentBack(_) | EndReason::Stopping => {
                 self.abandon_hold();
-                self.record_finish(Outcome::Left, None);
-                None
             }
-            EndReason::SentBack(ending) => {
-                self.abandon_hold();
-                self.send_back(ending).await.ok()?
-            }
-            EndReason::TooManyWaiting => {
+            // A client that sends the request again all the same has nothing left to spend.
+            EndReason::GaveUp(why) if why.is_budget_exhausted() => self.abandon_hold(),
+            EndReason::TooManyWaiting | EndReason::Cancelled | EndReason::GaveUp(_) => {
                 self.discard_hold();
-                let message =
-                    "too many requests wait already; raise gateway.max_waiting or come back later";
-                let ending = HoldEnding::Status {
-                    status: 503,
-                    retry_after: CAPACITY_RETRY_AFTER,
-                };
-                self.respond_retryable(ending, message).await.ok()?
-            }
-            EndReason::Cancelled => {
-                self.discard_hold();
-                let message = "the request was cancelled at the gateway";
-                let status = StatusCode::SERVICE_UNAVAILABLE;
-                self.respond_error(
-                    Outcome::Cancelled,
-                    ClientRetry::Discouraged,
-                    status,
-                    message,
-                )
-                .await
-                .ok()?
-            }
-            EndReason::GaveUp(why) if why.is_budget_exhausted() => {
-                // Whoever sends it again all the same has nothing left to spend.
-                self.abandon_hold();
-                self.respond_failure(why).await.ok()?
-            }
-            EndReason::GaveUp(why) => {
-                self.discard_hold();
-                self.respond_failure(why).await.ok()?
             }
         }
+        let finished = match end {
+            EndReason::ClientDisconnected => {
+                self.record_finish(Outcome::Left, None);
+                return None;
+            }
+            EndReason::SentBack(ending) => self.send_back(ending).await,
+            EndReason::Stopping => {
+                let ending = self.keepalive.hold_ending(self.shared.now());
+                self.send_back(ending).await
+            }
+            EndReason::TooManyWaiting => {
+                let message =
+                    "too many requests wait already; raise gateway.max_waiting or come back later";
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                self.respond_retryable(status, CAPACITY_RETRY_AFTER, message)
+                    .await
+            }
+            EndReason::Cancelled => {
+                let message = "the request was cancelled at the gateway";
+                let (ended, status) = (Outcome::Cancelled, StatusCode::SERVICE_UNAVAILABLE);
+                self.respond_error(ended, ClientRetry::Discouraged, status, message)
+                    .await
+            }
+            EndReason::GaveUp(why) => self.respond_failure(why).await,
+        };
+        finished.ok()?
     }
 
     /// Ends a hold so that its client comes back by itself.
@@ -87,45 +80,54 @@ impl Call {
                 self.response.data(&[Bytes::from(frame)]).await?;
                 self.response.finish().await
             }
-            status @ HoldEnding::Status { .. } => {
+            HoldEnding::Status {
+                status,
+                retry_after,
+            } => {
                 let cause = self.failure_state.last_cause.unwrap_or(Cause::Overloaded);
                 let message = format!("{}; please try again", cause.phrase());
-                self.respond_retryable(status, &message).await
+                let status = StatusCode::from_u16(status);
+                let status = status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+                self.respond_retryable(status, retry_after, &message).await
             }
         }
     }
 
-    /// An error response that makes the client come back.
+    /// Responds with an error that makes the client come back.
     async fn respond_retryable(
         self: Box<Self>,
-        ending: HoldEnding,
+        status: StatusCode,
+        retry_after: Duration,
         message: &str,
     ) -> io::Result<Option<Socket>> {
-        let HoldEnding::Status {
-            status,
-            retry_after,
-        } = ending
-        else {
-            self.response.reset();
-            return Ok(None);
-        };
         if self.response.has_started() {
             self.record_finish(Outcome::SentBack, Some(200));
             self.response.reset();
             return Ok(None);
         }
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
         let mut headers = self.error_headers();
         rewrite_retry_headers(self.request.profile, &mut headers, Some(retry_after), true);
         self.record_finish(Outcome::SentBack, Some(status.as_u16()));
-        let kind = error_type(status);
-        let body = self.request.dialect().error_body(kind, message);
+        self.send_error(status, &headers, message).await
+    }
+
+    /// Sends an error of the gateway as the whole response.
+    async fn send_error(
+        self: Box<Self>,
+        status: StatusCode,
+        headers: &HeaderMap,
+        message: &str,
+    ) -> io::Result<Option<Socket>> {
+        let body = self
+            .request
+            .dialect()
+            .error_body(error_type(status), message);
         self.response
-            .whole(status, &headers, Bytes::from(body))
+            .whole(status, headers, Bytes::from(body))
             .await
     }
 
-    /// An error of ours that nothing can be done about.
+    /// Responds with an error of the gateway after which nothing more is tried here.
     async fn respond_error(
         self: Box<Self>,
         outcome: Outcome,
@@ -133,25 +135,19 @@ impl Call {
         status: StatusCode,
         message: &str,
     ) -> io::Result<Option<Socket>> {
-        let kind = error_type(status);
         if self.response.has_started() {
             self.record_finish(outcome, Some(200));
-            return self
-                .finish_started_response(kind, status, message, None)
-                .await;
+            return self.finish_started_response(status, message, None).await;
         }
         let mut headers = self.error_headers();
         if resend == ClientRetry::Discouraged {
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         self.record_finish(outcome, Some(status.as_u16()));
-        let body = self.request.dialect().error_body(kind, message);
-        self.response
-            .whole(status, &headers, Bytes::from(body))
-            .await
+        self.send_error(status, &headers, message).await
     }
 
-    /// The failure is final: the provider's own words, where there are some.
+    /// Responds with a final failure: the provider's own error, if there is one.
     async fn respond_failure(mut self: Box<Self>, why: GiveUp) -> io::Result<Option<Socket>> {
         let Some(failure) = self.failure_state.last_failure.take() else {
             // It waited for others and never failed itself.
@@ -177,16 +173,15 @@ impl Call {
         if self.response.has_started() {
             self.record_finish(Outcome::Failed, Some(200));
             let message = self.failure_message(&failure.failure, why);
-            let (kind, status) = (error_type(refusal.status), refusal.status);
             return self
-                .finish_started_response(kind, status, &message, Some(refusal.body))
+                .finish_started_response(refusal.status, &message, Some(refusal.body))
                 .await;
         }
         self.relay_error_response(*refusal, &failure.verdict, why)
             .await
     }
 
-    /// The provider's own status and body; when to come back is put as this client can use it.
+    /// Relays the provider's own status and body; the time to come back is written as this client reads it.
     async fn relay_error_response(
         mut self: Box<Self>,
         refusal: ErrorResponse,
@@ -224,15 +219,14 @@ impl Call {
         self.response.finish().await
     }
 
-    /// The status is told already: the error comes in the body.
+    /// Ends a response whose status has been sent: the error comes in the body.
     async fn finish_started_response(
         mut self: Box<Self>,
-        kind: &str,
         status: StatusCode,
         message: &str,
         body: Option<Bytes>,
     ) -> io::Result<Option<Socket>> {
-        let dialect = self.request.dialect();
+        let (dialect, kind) = (self.request.dialect(), error_type(status));
         let body = match (self.request.is_streamed, body) {
             (true, _) => Bytes::from(dialect.final_error_frame(kind, status.as_u16(), message)),
             (false, Some(body)) => body,
@@ -258,7 +252,7 @@ impl Call {
         headers
     }
 
-    /// Takes note of the request's end, for the log and the metrics.
+    /// Records the request's end in the log and the metrics.
     pub(super) fn record_finish(&self, outcome: Outcome, status: Option<u16>) {
         let now = self.shared.now();
         let record = Record {
@@ -295,7 +289,7 @@ impl Call {
     }
 }
 
-/// The status that says what happened to a connection.
+/// Returns the status for a failed connection.
 fn status_for(failure: &Failure) -> StatusCode {
     match failure.io {
         Some(IoKind::Timeout | IoKind::Idle) => StatusCode::GATEWAY_TIMEOUT,
@@ -303,7 +297,7 @@ fn status_for(failure: &Failure) -> StatusCode {
     }
 }
 
-/// The word for a status that clients know.
+/// Returns the error type that clients know for a status.
 fn error_type(status: StatusCode) -> &'static str {
     match status.as_u16() {
         429 => "rate_limit_error",

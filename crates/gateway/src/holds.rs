@@ -9,7 +9,6 @@ mod connection;
 mod hold;
 mod identity;
 mod registry;
-mod row;
 
 pub use hold::{Command, Hold};
 pub use identity::{Identity, IdentityBuilder, Parts};
@@ -278,7 +277,7 @@ impl State {
     /// Hands the current state of that hold to the file.
     fn persist(&self, key: Key, now: Timestamp) {
         if let (Link::Connected(file), Some(held)) = (&self.link, self.registry.get(key))
-            && let Some(value) = row::encode(held)
+            && let Some(value) = held.encode()
         {
             file.put(&key.to_string(), value, held.expires_at(now));
         }

@@ -18,12 +18,12 @@ use outlast_kernel::time::Span;
 use std::io;
 use std::time::Duration;
 
-/// How long a complete answer is given for its afterword.
+/// The time that a complete response is given for its trailing events.
 const TRAILER_TIMEOUT: Duration = Duration::from_secs(2);
-/// The time over which a stream's pace is measured.
+/// The window over which the throughput of a stream is measured.
 const THROUGHPUT_WINDOW: Duration = Duration::from_secs(60);
 
-/// What came next.
+/// The next event of a stream that is being relayed.
 enum RelayEvent {
     Bytes(Bytes),
     End,
@@ -32,17 +32,17 @@ enum RelayEvent {
 }
 
 impl Call {
-    /// Passes an answer on; what is left is the connection, if another request may come over it.
+    /// Relays a response; returns the connection, if it can take another request.
     pub(super) async fn relay_response(
         mut self: Box<Self>,
-        answer: UpstreamResponse,
+        upstream: UpstreamResponse,
     ) -> Option<Socket> {
         self.first_byte = Some(self.shared.now().since(self.request.received_at));
-        let (status, body) = (answer.status, answer.body);
+        let (status, body) = (upstream.status, upstream.body);
         if !self.response.has_started() {
-            let mut headers = answer.headers;
+            let mut headers = upstream.headers;
             self.response_metadata().add_to(&mut headers);
-            self.response.head(status, &headers, answer.length);
+            self.response.head(status, &headers, upstream.length);
         } else if self.request.is_streamed && !matches!(body, UpstreamBody::Events(_)) {
             let message = "the provider answered with a document instead of a stream";
             let failure = self.failure_after_content(IoKind::Protocol, message);
@@ -67,7 +67,7 @@ impl Call {
         }
     }
 
-    /// Passes on what nobody looks at.
+    /// Relays a body that the gateway does not parse.
     pub(super) async fn relay_opaque(
         &mut self,
         ready: Vec<Bytes>,
@@ -84,7 +84,7 @@ impl Call {
                 Ok(Some(bytes)) => self.response.data(&[bytes]).await?,
                 Ok(None) => return Ok(Ok(())),
                 Err(error) => {
-                    // Nothing may be put into what nobody has looked at.
+                    // The gateway may insert nothing into a body that it has not parsed.
                     self.is_mid_frame = true;
                     return Ok(Err(self.failure_after_content(error.io, &error.message)));
                 }
@@ -92,7 +92,7 @@ impl Call {
         }
     }
 
-    /// Passes a stream of events on to its end.
+    /// Relays a stream of events to its end.
     async fn relay_events(
         &mut self,
         mut events: EventStream,
@@ -103,7 +103,7 @@ impl Call {
                 let began = self.shared.now();
                 self.response.data(&events.ready).await?;
                 events.ready.clear();
-                // What the client takes its time for is not the provider's.
+                // The time that the client takes does not count against the provider.
                 pace.window_start = pace.window_start + self.shared.now().since(began);
             }
             self.is_mid_frame = !events.relay.is_between_frames();
@@ -122,17 +122,17 @@ impl Call {
                 }
                 RelayEvent::End => {
                     let ended = events.finish(self.shared.now());
-                    // What was sent on whole before the end is still the client's.
+                    // Events that were complete before the end are still the client's.
                     self.response.data(&events.ready).await?;
                     return Ok(ended);
                 }
-                // Its afterword is all that was missing; Codex hangs up before it.
+                // Only trailing events are missing; Codex disconnects before them.
                 RelayEvent::Failed(_) | RelayEvent::ClientDisconnected
                     if events.relay.is_complete() =>
                 {
                     return Ok(Ok(()));
                 }
-                // The model has said all. What is missing is not its own, and half a frame is of no use.
+                // The model's output is complete. The client can do without the rest, and with half a frame nothing.
                 RelayEvent::Failed(_) if events.relay.is_content_complete() => return Ok(Ok(())),
                 RelayEvent::Failed(failure) => return Ok(Err(failure)),
                 RelayEvent::ClientDisconnected => return Err(io::ErrorKind::BrokenPipe.into()),
@@ -140,27 +140,27 @@ impl Call {
         }
     }
 
-    /// Waits for the next piece; a silence that the client would not bear is filled.
+    /// Waits for the next piece; fills a silence that the client would not tolerate.
     async fn next_relay_event(
         &mut self,
         events: &mut EventStream,
         pace: &ThroughputMonitor,
     ) -> RelayEvent {
         let began = self.shared.now();
-        // However long the client took to take what came before, the provider is given its time.
+        // The provider has all of its time, however long the client took for the last piece.
         events.watchdog.record_keepalive(began);
         let deadline = match events.relay.is_complete() {
-            true => Some(
-                *events
-                    .trailer_deadline
-                    .get_or_insert(began + TRAILER_TIMEOUT),
-            ),
-            false => earlier(events.watchdog.deadline(), pace.deadline()),
+            true => {
+                let end = began + TRAILER_TIMEOUT;
+                Some(*events.trailer_deadline.get_or_insert(end))
+            }
+            false => (events.watchdog.deadline().into_iter())
+                .chain(pace.deadline())
+                .min(),
         };
         if events.trailer_deadline.is_some_and(|end| end <= began) {
-            return RelayEvent::Failed(
-                self.failure_after_content(IoKind::Idle, "the stream goes on after its end"),
-            );
+            let message = "the stream goes on after its end";
+            return RelayEvent::Failed(self.failure_after_content(IoKind::Idle, message));
         }
         let shared = std::sync::Arc::clone(&self.shared);
         let mut late = std::pin::pin!(shared.timers.sleep_until(deadline));
@@ -205,7 +205,7 @@ impl Call {
         Box::new(failure)
     }
 
-    /// Ends a response that broke off after content so that the client sees it.
+    /// Ends a response that broke off after content so that the client notices.
     async fn abort_response(mut self: Box<Self>, failure: &Failure) -> Option<Socket> {
         let judged = ClassifiedFailure::new(failure.clone());
         self.failure_state.last_cause = Some(judged.verdict.cause);
@@ -224,7 +224,7 @@ impl Call {
     }
 }
 
-/// How fast a stream has to be.
+/// Measures the throughput of a stream.
 struct ThroughputMonitor {
     min_bytes_per_second: u32,
     window_start: Timestamp,
@@ -240,7 +240,7 @@ impl ThroughputMonitor {
         }
     }
 
-    /// A window that brought enough is followed by another.
+    /// Counts bytes. A window with enough of them is followed by another.
     fn record(&mut self, bytes: usize, now: Timestamp) {
         self.bytes += bytes;
         let enough = u64::from(self.min_bytes_per_second) * THROUGHPUT_WINDOW.as_secs();
@@ -249,15 +249,8 @@ impl ThroughputMonitor {
         }
     }
 
-    /// By when the window must have brought enough.
+    /// Returns the time at which the window must have had enough bytes.
     fn deadline(&self) -> Option<Timestamp> {
         (self.min_bytes_per_second > 0).then(|| self.window_start + THROUGHPUT_WINDOW)
-    }
-}
-
-fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
     }
 }

@@ -94,7 +94,7 @@ impl Attempt<'_> {
         let body = self.request.body.payload().await;
         let body = body.map_err(|error| {
             let message = format!("the request cannot be read back: {error}");
-            Box::new(self.failure(IoKind::Misconfigured, &message))
+            self.failure(IoKind::Misconfigured, &message)
         })?;
         let mut headers = self.request.headers();
         if let Some(credential) = self.credential {
@@ -113,18 +113,21 @@ impl Attempt<'_> {
             response = sending => response.map_err(|error| self.transport_failure(&error))?,
             () = self.timers.sleep_until(deadline) => {
                 let message = format!("no response came for {}", Span(limit));
-                return Err(Box::new(self.failure(IoKind::Timeout, &message)));
+                return Err(self.failure(IoKind::Timeout, &message));
             }
         };
-        self.read_response(response).await
+        if response.status.is_informational() {
+            let message = "the provider wants to speak another protocol, which nobody asked for";
+            return Err(self.failure(IoKind::Protocol, message));
+        }
+        self.read_response(response).await.map_err(|mut failed| {
+            failed.failure.phase = Phase::BeforeContent;
+            failed
+        })
     }
 
     async fn read_response(&self, mut response: Forwarded) -> AttemptResult {
         let (status, headers) = (response.status, std::mem::take(&mut response.headers));
-        if status.is_informational() {
-            let message = "the provider wants to speak another protocol, which nobody asked for";
-            return Err(Box::new(self.failure(IoKind::Protocol, message)));
-        }
         if !self.request.route.is_retried() {
             let body = UpstreamBody::Opaque(Vec::new(), Box::new(response));
             return Ok(self.build_response(status, headers, body));
@@ -136,11 +139,11 @@ impl Attempt<'_> {
             .get(header::CONTENT_ENCODING)
             .is_some_and(|encoding| encoding != "identity");
         if compressed {
-            // Nobody asked for it; what cannot be read is passed on.
+            // The gateway did not ask for compression; it relays what it cannot read.
             let body = UpstreamBody::Opaque(Vec::new(), Box::new(response));
             return Ok(self.build_response(status, headers, body));
         }
-        // Whoever asks in a way that we cannot read may have asked for a stream all the same.
+        // A request that the gateway cannot parse may ask for a stream all the same.
         let is_stream = headers
             .get(header::CONTENT_TYPE)
             .is_some_and(|form| form.as_bytes().starts_with(b"text/event-stream"));
@@ -176,8 +179,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Follows a stream of events up to its first content. Its first bytes say whether it is one, whatever its headers
-    /// call it.
+    /// Reads a stream of events up to its first content. Its first bytes tell whether it is one, whatever its headers call
+    /// it.
     async fn stream(
         &self,
         headers: &HeaderMap,
@@ -224,20 +227,16 @@ impl Attempt<'_> {
     ) -> Result<(), Box<FailedAttempt>> {
         let mut bytes = Some(head);
         while let Some(piece) = bytes {
-            events
-                .push(piece, self.clock.now())
-                .map_err(failed_before_content)?;
+            events.push(piece, self.clock.now())?;
             if events.relay.has_content() || events.relay.is_complete() {
                 return Ok(());
             }
             bytes = self.next(&mut events.upstream, &events.watchdog).await?;
         }
-        events
-            .finish(self.clock.now())
-            .map_err(failed_before_content)
+        Ok(events.finish(self.clock.now())?)
     }
 
-    /// The next piece of the body, within the time that the watchdog gives it.
+    /// Returns the next piece of the body, within the time limit of the watchdog.
     async fn next(
         &self,
         upstream: &mut Forwarded,
@@ -245,21 +244,15 @@ impl Attempt<'_> {
     ) -> Result<Option<Bytes>, Box<FailedAttempt>> {
         tokio::select! {
             biased;
-            chunk = upstream.chunk() => chunk.map_err(|error| {
-                let mut failed = self.transport_failure(&error);
-                failed.failure.phase = Phase::BeforeContent;
-                failed
-            }),
+            chunk = upstream.chunk() => chunk.map_err(|error| self.transport_failure(&error)),
             () = self.timers.sleep_until(watchdog.deadline()) => {
                 let message = format!("the stream stood still for {}", Span(watchdog.stall_duration()));
-                let mut failed = self.failure(IoKind::Idle, &message);
-                failed.failure.phase = Phase::BeforeContent;
-                Err(Box::new(failed))
+                Err(self.failure(IoKind::Idle, &message))
             }
         }
     }
 
-    /// Reads an answer that comes as a whole. One that is too long to be kept is passed on as it comes.
+    /// Reads a response in one document. One that is too long to be kept is relayed as it arrives.
     async fn read_whole(
         &self,
         headers: &HeaderMap,
@@ -298,7 +291,7 @@ impl Attempt<'_> {
                 .request
                 .dialect()
                 .check_response(self.provider(), &body, now);
-            checked.map_err(|failure| with_headers(failed_before_content(failure), headers))?;
+            checked.map_err(|failure| with_headers(failure.into(), headers))?;
         }
         Ok(UpstreamBody::Whole(body))
     }
@@ -355,15 +348,12 @@ impl Attempt<'_> {
     }
 
     fn transport_failure(&self, error: &transport::Error) -> Box<FailedAttempt> {
-        Box::new(self.failure(error.io, &error.message))
+        self.failure(error.io, &error.message)
     }
 
-    fn failure(&self, io: IoKind, message: &str) -> FailedAttempt {
+    fn failure(&self, io: IoKind, message: &str) -> Box<FailedAttempt> {
         let failure = Failure::thrown(self.provider(), message, self.clock.now());
-        FailedAttempt {
-            failure: failure.with_io(io),
-            error_response: None,
-        }
+        Box::new(failure.with_io(io)).into()
     }
 }
 
@@ -385,22 +375,20 @@ impl EventStream {
     }
 }
 
-fn failed_before_content(failure: Box<Failure>) -> Box<FailedAttempt> {
-    let mut failure = *failure;
-    failure.phase = Phase::BeforeContent;
-    Box::new(FailedAttempt {
-        failure,
-        error_response: None,
-    })
+impl From<Box<Failure>> for Box<FailedAttempt> {
+    fn from(failure: Box<Failure>) -> Self {
+        Self::new(FailedAttempt {
+            failure: *failure,
+            error_response: None,
+        })
+    }
 }
 
 /// Adds the headers of a response that failed later: they may state when to retry.
 fn with_headers(mut failed: Box<FailedAttempt>, headers: &HeaderMap) -> Box<FailedAttempt> {
     if failed.failure.headers.is_empty() {
         let all = header_pairs(headers);
-        let all = all
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()));
+        let all = all.iter().map(|(name, value)| (&**name, &**value));
         failed.failure = failed.failure.with_headers(all);
     }
     failed

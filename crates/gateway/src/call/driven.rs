@@ -1,12 +1,16 @@
-//! A request as a caller of the engine's attempt driver.
+//! A request as a caller of the engine's attempt driver: what a wait and the result of an attempt mean for the client, the
+//! account and the log.
 //!
 //! Invariants: while the driver waits, the client is kept alive, and a client that disconnects ends the call at once; an
-//! announcement of the driver reaches the log, the timeline and the hold.
+//! announcement of the driver reaches the log, the timeline and the hold; no credential of a failure reaches the log.
 
+use super::attempt::{FailedAttempt, UpstreamResponse};
 use super::keepalive::KeepAlive;
 use super::{Call, EndReason, response_metadata};
 use crate::holds::{Command, Hold};
 use crate::observe::log::{EventKind, WaitReason};
+use bytes::Bytes;
+use http::HeaderValue;
 use outlast_engine::BoxFuture;
 use outlast_engine::accounts::Accounts;
 use outlast_engine::attempt::{
@@ -14,9 +18,10 @@ use outlast_engine::attempt::{
 };
 use outlast_kernel::Timestamp;
 use outlast_kernel::attempt::{Effect, Effects, Event, step};
-use outlast_kernel::failure::Failure;
+use outlast_kernel::failure::{ClassifiedFailure, Failure};
 use outlast_kernel::verdict::Cause;
 use std::pin::pin;
+use std::sync::Arc;
 
 impl DrivenCall<'static> for Call {
     fn driver(&mut self) -> &mut Driver {
@@ -137,23 +142,18 @@ impl DrivenCall<'static> for Call {
 impl Call {
     /// Polls `work` while the client is kept alive.
     async fn keep_client_while(&mut self, work: Work<'_>) -> Option<Interrupt> {
-        let end = match self.watch_client(work).await {
-            Ok(WatchEnd::Done) => return None,
-            Ok(WatchEnd::Command(Command::RetryNow)) => return Some(Interrupt::RetryNow),
-            Ok(WatchEnd::UpstreamsChanged) => {
-                self.upstreams = self.shared.upstreams();
-                return Some(Interrupt::Reconsider);
+        match self.watch_client(work).await {
+            Ok(interrupt) => {
+                if interrupt == Some(Interrupt::Reconsider) {
+                    self.upstreams = self.shared.upstreams();
+                }
+                interrupt
             }
-            Ok(WatchEnd::Command(Command::Cancel)) => EndReason::Cancelled,
-            Ok(WatchEnd::Stopping) => {
-                EndReason::SentBack(self.keepalive.hold_ending(self.shared.now()))
-            }
-            Err(end) => end,
-        };
-        Some(Interrupt::Ended(self.end_with(end)))
+            Err(end) => Some(Interrupt::Ended(self.end_with(end))),
+        }
     }
 
-    async fn watch_client(&mut self, work: Work<'_>) -> Result<WatchEnd, EndReason> {
+    async fn watch_client(&mut self, work: Work<'_>) -> Result<Option<Interrupt>, EndReason> {
         let shared = &*self.shared;
         let mut keeper = KeepAlive {
             metadata: response_metadata(&self.request.id, &self.failure_state, &self.driver),
@@ -166,13 +166,16 @@ impl Call {
         let waiting = pin!(async {
             tokio::select! {
                 biased;
-                () = work => WatchEnd::Done,
-                command = command(hold) => WatchEnd::Command(command),
-                () = shared.upstreams_changed(upstreams) => WatchEnd::UpstreamsChanged,
-                () = shared.stopping.cancelled() => WatchEnd::Stopping,
+                () = work => Ok(None),
+                command = command(hold) => match command {
+                    Command::RetryNow => Ok(Some(Interrupt::RetryNow)),
+                    Command::Cancel => Err(EndReason::Cancelled),
+                },
+                () = shared.upstreams_changed(upstreams) => Ok(Some(Interrupt::Reconsider)),
+                () = shared.stopping.cancelled() => Err(EndReason::Stopping),
             }
         });
-        keeper.run(waiting).await.into_result()
+        keeper.run(waiting).await?
     }
 
     /// Tells the client's schedule, the hold, the timeline and the log when the next attempt is expected. The log has one line
@@ -198,12 +201,103 @@ impl Call {
     }
 }
 
-/// The end of a time for which a client was kept alive.
-enum WatchEnd {
-    Done,
-    Command(Command),
-    UpstreamsChanged,
-    Stopping,
+// --- The result of an attempt ---
+
+impl Call {
+    /// The provider has begun to answer: the trouble is over, and the response can be relayed.
+    async fn on_success(&mut self, response: UpstreamResponse, began: Timestamp) {
+        self.driver.accepted();
+        let upstream = self.upstreams.for_route(self.request.route);
+        if let (Some(accounts), Some(account)) = (&upstream.accounts, self.driver.account()) {
+            let model = &self.request.model;
+            accounts.record_success(&account.name, model, began).await;
+        }
+        self.discard_hold();
+        self.gauge_guards.clear();
+        self.permit = self.driver.take_permit();
+        self.upstream_response = Some(Box::new(response));
+    }
+
+    /// Logs a failed attempt and decides about it.
+    async fn on_failed_attempt(&mut self, failed: Box<FailedAttempt>) -> Effects {
+        let FailedAttempt {
+            failure,
+            error_response,
+        } = *self.scrub_secrets(failed);
+        let now = self.shared.now();
+        let failure = self.driver.failed(failure, now);
+        let status = error_response.as_ref();
+        let status = status.map(|response| response.status.as_u16());
+        self.failure_state.error_response = error_response.map(Box::new);
+        self.record_failed_attempt(&failure, status);
+        self.decide(failure, now).await
+    }
+
+    /// Handles a failure that is not the provider's, such as the lack of a key.
+    async fn on_own_failure(&mut self, failure: Failure) -> Effects {
+        let now = self.shared.now();
+        let failure = self.driver.failed(failure, now);
+        self.failure_state.error_response = None;
+        self.decide(failure, now).await
+    }
+
+    fn record_failed_attempt(&self, failure: &ClassifiedFailure, status: Option<u16>) {
+        let cause = failure.verdict.cause;
+        let dialect = self.request.route.is_retried();
+        let dialect = dialect.then(|| self.request.dialect());
+        self.shared.metrics.attempt_failed(dialect, cause);
+        // The moment of the decision, so that waits are shown as they were decided.
+        self.log_event_at(
+            failure.failure.at,
+            EventKind::AttemptFailed {
+                cause,
+                attempt: self.failure_state.attempts,
+                status,
+                account: self.account_name(),
+                message: &failure.failure.message,
+            },
+        );
+    }
+
+    /// Lets the kernel decide about a failure.
+    async fn decide(&mut self, failure: Arc<ClassifiedFailure>, now: Timestamp) -> Effects {
+        self.failure_state.last_cause = Some(failure.verdict.cause);
+        self.failure_state.last_failure = Some(Arc::clone(&failure));
+        let accounts = self.accounts();
+        let model = &self.request.model;
+        let effect = self
+            .driver
+            .consider_accounts(failure, accounts.as_ref(), model);
+        let effect = effect.await;
+        let remedies = effect.remedies();
+        self.driver
+            .decide(effect.failure, remedies, Some(&self.strategy), now)
+    }
+
+    /// Removes credentials from a failure. Some providers send back what they were sent: the log is for others than the
+    /// client, and the key of a stored account is for nobody.
+    fn scrub_secrets(&self, mut failed: Box<FailedAttempt>) -> Box<FailedAttempt> {
+        for credential in self.request.credentials() {
+            credential.scrub(&mut failed.failure);
+        }
+        let Some(account) = self.driver.account() else {
+            return failed;
+        };
+        account.credential.scrub(&mut failed.failure);
+        if let Some(response) = &mut failed.error_response {
+            response.body = account.credential.scrubbed(&response.body);
+            for value in response.headers.values_mut() {
+                let bytes = Bytes::copy_from_slice(value.as_bytes());
+                // A header stays valid without the key.
+                if let Ok(clean) =
+                    HeaderValue::from_maybe_shared(account.credential.scrubbed(&bytes))
+                {
+                    *value = clean;
+                }
+            }
+        }
+        failed
+    }
 }
 
 async fn command(hold: Option<&Hold>) -> Command {

@@ -1,5 +1,6 @@
 //! Keeps a client alive during an attempt or a wait.
 
+use super::EndReason;
 use crate::clients::{HoldEnding, KeepAliveAction, KeepAliveSchedule};
 use crate::server::response_writer::ResponseWriter;
 use crate::shared::Shared;
@@ -14,14 +15,14 @@ const WAITED: HeaderName = HeaderName::from_static("x-outlast-waited-ms");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-outlast-request-id");
 const ACCOUNT: HeaderName = HeaderName::from_static("x-outlast-account");
 
-/// What happened to a request so far, for the headers of its response. They are made when they are sent: most requests
-/// wait for long, or not at all.
+/// The attempts and waits of a request so far, for the headers of its response. The headers are made when they are sent:
+/// most requests wait for long, or not at all.
 #[derive(Clone, Copy)]
 pub(crate) struct ResponseMetadata<'a> {
     pub(crate) id: &'a str,
     pub(crate) attempts: u32,
     pub(crate) waited: Duration,
-    /// The name of the account that was asked with.
+    /// The name of the stored account that was used.
     pub(crate) account: Option<&'a str>,
 }
 
@@ -45,39 +46,29 @@ impl ResponseMetadata<'_> {
     }
 }
 
-/// How it ended.
-pub(crate) enum KeepAliveResult<T> {
-    /// The work is done.
-    Done(T),
-    /// The client has hung up.
-    ClientDisconnected,
-    /// The client cannot be kept any longer, and this makes it come back.
-    HoldEnded(HoldEnding),
-}
-
-/// A client that is being kept.
+/// A client that is kept alive.
 pub(crate) struct KeepAlive<'a> {
     pub(crate) response: &'a mut ResponseWriter,
     pub(crate) schedule: &'a mut KeepAliveSchedule,
-    /// What the head says of this request when it has to be sent early.
+    /// For the head, if it has to be sent before there is a response.
     pub(crate) metadata: ResponseMetadata<'a>,
     pub(crate) is_streamed: bool,
     pub(crate) shared: &'a Shared,
 }
 
 impl KeepAlive<'_> {
-    /// Does what keeps the client until the work is done. The work comes pinned: moved in here, it would take its room
-    /// twice in every request that is held.
+    /// Keeps the client alive until the work is done. Fails if the client disconnects, or cannot be kept any longer. The work
+    /// comes pinned: moved in here, it would take its room twice in every request that is held.
     pub(crate) async fn run<T>(
         &mut self,
         mut work: Pin<&mut impl Future<Output = T>>,
-    ) -> KeepAliveResult<T> {
+    ) -> Result<T, EndReason> {
         loop {
             let next = self.schedule.next_action().map(|(at, _)| at);
             tokio::select! {
                 biased;
-                done = work.as_mut() => return KeepAliveResult::Done(done),
-                () = self.response.disconnected() => return KeepAliveResult::ClientDisconnected,
+                done = work.as_mut() => return Ok(done),
+                () = self.response.disconnected() => return Err(EndReason::ClientDisconnected),
                 () = self.shared.timers.sleep_until(next) => {}
             }
             let Some(act) = self.schedule.take_due(self.shared.now()) else {
@@ -85,8 +76,8 @@ impl KeepAlive<'_> {
             };
             match Box::pin(self.perform(act)).await {
                 Ok(None) => {}
-                Ok(Some(ending)) => return KeepAliveResult::HoldEnded(ending),
-                Err(_) => return KeepAliveResult::ClientDisconnected,
+                Ok(Some(ending)) => return Err(EndReason::SentBack(ending)),
+                Err(_) => return Err(EndReason::ClientDisconnected),
             }
         }
     }
@@ -112,9 +103,9 @@ impl KeepAlive<'_> {
     }
 }
 
-/// The head of a response of which nothing is known yet but its form.
-fn early_headers(happened: ResponseMetadata<'_>, is_streamed: bool) -> HeaderMap {
-    let mut headers = happened.to_headers();
+/// Returns the headers of a response that is not known yet, except for its form.
+fn early_headers(metadata: ResponseMetadata<'_>, is_streamed: bool) -> HeaderMap {
+    let mut headers = metadata.to_headers();
     let form = match is_streamed {
         true => "text/event-stream; charset=utf-8",
         false => "application/json",

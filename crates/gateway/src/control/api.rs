@@ -4,8 +4,8 @@
 //! page serves both. Invariant: nothing is shown or done without the token.
 
 use super::{
-    Account, ControlResult, Gate, GatewayControl, READ_METHODS, Status, WRITE_METHODS, check_body,
-    check_method, check_token, commands, json, status, version,
+    Account, ControlResult, Gate, GatewayControl, READ_METHODS, Status, WRITE_METHODS, cancel,
+    check_body, check_method, check_token, json, retry_now, status, version,
 };
 use crate::control::policies::{self, PolicyView};
 use crate::problem::Problem;
@@ -114,8 +114,8 @@ pub(super) fn respond(
                         .request_log()
                         .changes_since(after_parameter(asked)?, now),
                 ),
-                GatewayEndpoint::RetryNow => json(&commands::retry_now(body, gateway)?),
-                GatewayEndpoint::Cancel => json(&commands::cancel(body, gateway)?),
+                GatewayEndpoint::RetryNow => json(&retry_now(body, gateway)?),
+                GatewayEndpoint::Cancel => json(&cancel(body, gateway)?),
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The connection to the holds file: opened at the start, or later if it was not available.
 
-use super::{Inner, State, row};
+use super::registry::HeldRequest;
+use super::{Inner, State};
 use outlast_engine::shared_state::StoreEvent;
 use outlast_kernel::Timestamp;
 use outlast_store::holds::{Holds, HoldsEvent, Listener, OpenedHolds, Row};
@@ -121,7 +122,7 @@ impl State {
 
     fn import_rows(&mut self, rows: &[Row], now: Timestamp) {
         for found in rows {
-            match row::decode(found, now) {
+            match HeldRequest::decode(found, now) {
                 Some((key, held)) => self.registry.insert(key, held),
                 None => self.remove_row(&found.key),
             }

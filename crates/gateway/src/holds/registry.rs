@@ -1,4 +1,4 @@
-//! The registry of holds in memory.
+//! The registry of holds in memory, and the encoding of a hold in the file.
 //!
 //! Invariants: an abandoned hold is found by its identity and by its expiry, a live one by neither; the number of
 //! abandoned holds is bounded. Costs no timer and no task: expired holds are removed at the next access.
@@ -8,6 +8,9 @@ use super::identity::Identity;
 use super::{Progress, RESUME_WINDOW, RequestSummary};
 use crate::control::WaitingRequest;
 use outlast_kernel::Timestamp;
+use outlast_store::holds::Row;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
@@ -117,6 +120,52 @@ impl HeldRequest {
             wake: self.return_at.or(self.progress.wake),
             left: self.abandoned_at(),
         }
+    }
+}
+
+/// A hold as the file has it.
+#[derive(Serialize, Deserialize)]
+struct EncodedHold<'a> {
+    who: Identity,
+    about: Cow<'a, RequestSummary>,
+    progress: Cow<'a, Progress>,
+    told: Option<Timestamp>,
+    left: Option<Timestamp>,
+}
+
+impl HeldRequest {
+    /// Encodes the hold for the file.
+    pub(super) fn encode(&self) -> Option<String> {
+        let written = EncodedHold {
+            who: self.identity,
+            about: Cow::Borrowed(&self.summary),
+            progress: Cow::Borrowed(&self.progress),
+            told: self.return_at,
+            left: self.abandoned_at(),
+        };
+        serde_json::to_string(&written).ok()
+    }
+
+    /// Decodes a hold of an earlier process: its client has been without a connection since then, at the latest now.
+    /// Returns `None` if the row is invalid, or has expired.
+    pub(super) fn decode(row: &Row, now: Timestamp) -> Option<(Key, Self)> {
+        let key = Key::parse(&row.key).filter(|_| row.until >= now)?;
+        let read: EncodedHold<'_> = serde_json::from_str(&row.value).ok()?;
+        let mut held = Self {
+            identity: read.who,
+            summary: read.about.into_owned(),
+            progress: read.progress.into_owned(),
+            return_at: read.told,
+            status: HoldStatus::Abandoned {
+                at: read.left.unwrap_or(now),
+                until: row.until,
+            },
+        };
+        if read.left.is_none() {
+            let until = held.resumable_until(now);
+            held.status = HoldStatus::Abandoned { at: now, until };
+        }
+        Some((key, held))
     }
 }
 
