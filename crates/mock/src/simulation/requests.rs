@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// One request, over all of its calls.
 pub(super) struct Request {
     client: Option<usize>,
-    process: usize,
+    pub(super) process: usize,
     label: u32,
     size: f64,
     record: RequestRecord,
@@ -24,9 +24,9 @@ pub(super) struct Request {
     retries: u32,
     calls: u32,
     first_call: u64,
-    call: Option<Call>,
+    pub(super) call: Option<Call>,
     /// It succeeded, or its client has gone.
-    is_over: bool,
+    pub(super) is_over: bool,
 }
 
 impl World {
@@ -75,21 +75,6 @@ impl World {
             }
             None => self.retry_alone(id),
         }
-    }
-
-    /// Removes the requests that wait and arrived first, at most so many; returns their number.
-    pub fn leave(&mut self, most: usize) -> usize {
-        let mut left = 0;
-        for id in 0..self.requests.len() {
-            let request = &mut self.requests[id];
-            if left < most && request.call.is_none() && !request.is_over {
-                request.is_over = true;
-                left += 1;
-                let process = request.process;
-                self.processes[process].queue.leave(id_of(id));
-            }
-        }
-        left
     }
 
     /// Returns the number of requests without a label that arrived before that time and still wait for their answer.
@@ -168,9 +153,7 @@ impl World {
             at: self.now,
             arrived: request.record.arrived.as_millis(),
             first_call: request.first_call,
-            calls: request.calls,
             label: request.label,
-            size: request.size,
         });
         let process = request.process;
         if let Some(breaker) = self.breakers.get_mut(process) {
@@ -357,7 +340,7 @@ fn next_wait(effects: attempt::Effects) -> Next {
     Next::GiveUp
 }
 
-fn id_of(index: usize) -> RequestId {
+pub(super) fn id_of(index: usize) -> RequestId {
     RequestId(u64::try_from(index).unwrap_or(u64::MAX))
 }
 

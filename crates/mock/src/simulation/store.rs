@@ -42,7 +42,6 @@ pub(super) struct Store {
     pub(super) latency: u64,
     pub(super) heartbeats: BTreeMap<usize, Heartbeat>,
     pub(super) gone: Range<u64>,
-    pub(super) exchanges: u64,
     /// The time at which a process used the store again that had lost it.
     pub(super) rejoined: Option<u64>,
 }
@@ -54,7 +53,6 @@ impl Store {
             latency,
             heartbeats: BTreeMap::new(),
             gone: 0..0,
-            exchanges: 0,
             rejoined: None,
         }
     }
@@ -84,7 +82,6 @@ impl World {
             match action {
                 Action::Start(id, pass) => self.call(index_of(id), pass),
                 Action::Sync(sync) => {
-                    self.store.exchanges += 1;
                     let is_local = self.processes[process].own_gate.is_some();
                     if self.store.latency == 0 || is_local {
                         self.exchange(process, *sync);

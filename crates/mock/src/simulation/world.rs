@@ -43,12 +43,8 @@ pub struct Success {
     pub arrived: u64,
     /// The time of its first call.
     pub first_call: u64,
-    /// Its calls.
-    pub calls: u32,
     /// Its label.
     pub label: u32,
-    /// Its cost in units.
-    pub size: f64,
 }
 
 pub(super) enum Event {
@@ -170,16 +166,6 @@ impl World {
     /// Returns the shared gate.
     pub const fn gate(&self) -> &Gate {
         &self.store.gate
-    }
-
-    /// Returns the time, in milliseconds.
-    pub const fn now(&self) -> u64 {
-        self.now
-    }
-
-    /// Returns the number of exchanges with the store.
-    pub const fn exchanges(&self) -> u64 {
-        self.store.exchanges
     }
 
     /// Returns the time from the store's return until the last process used it again.

@@ -1,5 +1,6 @@
 //! Nothing works for some time, in one process.
 
+use super::super::requests::id_of;
 use super::*;
 
 #[test]
@@ -65,6 +66,23 @@ fn dead_probe_holder_costs_others_at_most_twenty_seconds() {
         let seen = recovery(&mut world, BEGIN..end, 25.0);
         println!("the last holder dies: {seen:?}");
         assert!(seen.first <= 40_000 && seen.left == 0, "{seen:?}");
+    }
+}
+
+impl World {
+    /// Removes the requests that wait and arrived first, at most so many; returns their number.
+    fn leave(&mut self, most: usize) -> usize {
+        let mut left = 0;
+        for id in 0..self.requests.len() {
+            let request = &mut self.requests[id];
+            if left < most && request.call.is_none() && !request.is_over {
+                request.is_over = true;
+                left += 1;
+                let process = request.process;
+                self.processes[process].queue.leave(id_of(id));
+            }
+        }
+        left
     }
 }
 
