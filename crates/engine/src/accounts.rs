@@ -10,7 +10,7 @@ use crate::{BoxFuture, Clock};
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::{Block, Choice, choose, with_earliest_unblock};
 use outlast_kernel::failure::ClassifiedFailure;
-use outlast_kernel::verdict::{Cause, Verdict};
+use outlast_kernel::verdict::Cause;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -183,19 +183,26 @@ impl Accounts {
         self.0.shared_state.record_success(name, model, begun).await;
     }
 
-    /// Returns the verdict with all accounts considered: when every account is at its usage limit, the wait is for the
-    /// first one that is free again.
-    pub fn combined_verdict(&self, verdict: &Verdict, model: &str) -> Verdict {
+    /// Returns the failure with all accounts considered: when every account is at its usage limit, the wait is for the first
+    /// one that is free again.
+    pub fn with_earliest_reset(
+        &self,
+        failure: Arc<ClassifiedFailure>,
+        model: &str,
+    ) -> Arc<ClassifiedFailure> {
         let (blocks, now) = (self.0.shared_state.blocks(), self.0.clock.now());
-        match choose(&self.names(), None, |name| {
-            blocks.active_block(name, model, now)
-        }) {
+        let block = |name: &str| blocks.active_block(name, model, now);
+        let is_limit = |cause| cause == Cause::UsageLimit;
+        match choose(&self.names(), None, block) {
             Some(Choice::Blocked(_, first))
-                if verdict.cause == Cause::UsageLimit && first.cause == Cause::UsageLimit =>
+                if is_limit(failure.verdict.cause) && is_limit(first.cause) =>
             {
-                with_earliest_unblock(verdict, first)
+                Arc::new(ClassifiedFailure {
+                    verdict: with_earliest_unblock(&failure.verdict, first),
+                    failure: failure.failure.clone(),
+                })
             }
-            _ => verdict.clone(),
+            _ => failure,
         }
     }
 

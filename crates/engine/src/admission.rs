@@ -149,7 +149,10 @@ impl Admission {
         }
         let key: Arc<str> = key.into();
         let is_shared = self.link.is_connected();
-        let gate = self.link.known_gate(&key).unwrap_or_default();
+        let gate = self
+            .link
+            .known(&key)
+            .map_or_else(Gate::default, |(gate, _)| gate);
         let host = Arc::new(GateHost::new(Arc::clone(&key), self, gate, is_shared));
         gates.insert(key, Arc::clone(&host));
         host

@@ -15,6 +15,7 @@ mod wait;
 pub use crate::permits::Permit;
 pub(crate) use admit::deadline_passed;
 pub use driver::{AccountEffect, Driver};
+pub(crate) use wait::maybe;
 
 use crate::BoxFuture;
 use crate::accounts::Accounts;

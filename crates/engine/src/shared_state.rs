@@ -189,23 +189,16 @@ pub(crate) struct GateLink(Weak<Inner>);
 impl GateLink {
     /// Returns whether other processes share the gates.
     pub(crate) fn is_connected(&self) -> bool {
-        self.0
-            .upgrade()
-            .is_some_and(|inner| inner.store().is_some())
+        let inner = self.0.upgrade();
+        inner.is_some_and(|inner| inner.store().is_some())
     }
 
-    /// Returns the gate as the store had it when it was last read.
-    pub(crate) fn known_gate(&self, key: &str) -> Option<Gate> {
+    /// Returns the gate as the store had it when it was last read, and the cause of its last failure.
+    pub(crate) fn known(&self, key: &str) -> Option<(Gate, Option<Cause>)> {
         let inner = self.0.upgrade()?;
         let gates = inner.gates.lock();
-        gates.get(key).map(|snapshot| snapshot.gate.clone())
-    }
-
-    /// Returns the cause of the last failure, as the store had it.
-    pub(crate) fn known_cause(&self, key: &str) -> Option<Cause> {
-        let inner = self.0.upgrade()?;
-        let gates = inner.gates.lock();
-        gates.get(key).and_then(|snapshot| snapshot.cause)
+        let snapshot = gates.get(key)?;
+        Some((snapshot.gate.clone(), snapshot.cause))
     }
 
     /// Exchanges news with the store. Returns the reply and the number of processes that share the gate, or `None` without

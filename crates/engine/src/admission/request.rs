@@ -197,14 +197,15 @@ impl GateRequest {
         )
     }
 
-    /// The provider has begun to answer: the request's trouble is over.
+    /// The provider has begun to answer: the request's trouble is over. It begins anew with the next trouble.
     pub fn succeeded(&mut self) {
         if let Stage::Calling(call) = self.stage {
-            self.host.update(|state, now| {
+            let began_anew = self.host.update(|state, now| {
                 state.count_recent(false, now);
                 state.queue.succeeded(&call, now);
+                RequestRecord::new(now)
             });
-            self.stage = Stage::Absent;
+            (self.stage, self.record) = (Stage::Absent, began_anew);
         }
     }
 
@@ -248,13 +249,6 @@ impl GateRequest {
             .update(|state, now| state.queue.quick_delay(record, jitter, now))
     }
 
-    /// Begins anew with the next trouble: an answer had begun.
-    pub fn restart(&mut self) {
-        if self.stage == Stage::Absent {
-            self.record = RequestRecord::new(self.host.clock.now());
-        }
-    }
-
     /// Returns the time at which it may be expected to start.
     pub fn expected_start(&self) -> Option<Timestamp> {
         let now = self.host.clock.now();
@@ -277,7 +271,7 @@ impl GateRequest {
     /// Returns the cause of the last failure at this gate.
     pub fn cause(&self) -> Option<Cause> {
         let own = self.host.state.lock().cause;
-        own.or_else(|| self.host.link.known_cause(&self.host.key))
+        own.or_else(|| self.host.link.known(&self.host.key)?.1)
     }
 
     /// Follows the changes that move the times of waiting requests.
@@ -293,19 +287,16 @@ impl GateRequest {
         }
         let id = self.id;
         self.host.update(|state, now| {
-            let unused = state.slots.remove(&id).and_then(|slot| slot.pass);
-            let unused = unused.or(match stage {
-                Stage::Admitted(pass) => Some(pass),
-                _ => None,
-            });
-            let unused = unused.map(|pass| Call {
+            let given = state.slots.remove(&id).and_then(|slot| slot.pass);
+            let unused = |pass| Call {
                 request: id,
                 began: now,
                 pass,
-            });
+            };
             let given_up = match stage {
                 Stage::Calling(call) => Some(call),
-                _ => unused,
+                Stage::Admitted(pass) => Some(unused(pass)),
+                _ => given.map(unused),
             };
             if let Some(call) = given_up {
                 state.queue.abandoned(&call, now);

@@ -12,7 +12,6 @@ use outlast_kernel::attempt::{Effects, Event, State, step};
 use outlast_kernel::decision::Remedies;
 use outlast_kernel::failure::{ClassifiedFailure, Failure};
 use outlast_kernel::gate::gate_key;
-use outlast_kernel::policy::Switches;
 use std::sync::Arc;
 
 /// The state of one call over all of its attempts: the kernel's recovery, the request before its gate, the account and its
@@ -59,8 +58,8 @@ struct TriedAccounts {
 pub struct AccountEffect {
     /// The failure, with the times of all accounts considered.
     pub failure: Arc<ClassifiedFailure>,
-    /// Whether another account can be asked.
-    pub can_switch: bool,
+    /// The remedy of asking another account, if there is one.
+    pub remedies: Remedies,
     /// The block of the account that failed.
     pub block: Option<Block>,
 }
@@ -251,7 +250,6 @@ impl Driver {
         step(&mut self.state, Event::Accepted);
         if let Some(request) = &mut self.request {
             request.succeeded();
-            request.restart();
         }
     }
 
@@ -277,38 +275,31 @@ impl Driver {
         let (Some(accounts), Some(account)) = (accounts, &self.account) else {
             return AccountEffect {
                 failure,
-                can_switch: false,
+                remedies: Remedies::NONE,
                 block: None,
             };
         };
         let tried = &mut self.accounts;
         let may_refresh = !tried.refreshed.contains(&account.name);
-        let status = accounts.record_failure(account, model, &failure, may_refresh);
-        let status = status.await;
+        let status = accounts
+            .record_failure(account, model, &failure, may_refresh)
+            .await;
         tried.has_new_key = status == AccountStatus::Renewed;
         if tried.has_new_key {
             tried.refreshed.push(account.name.clone());
         }
-        let can_switch = tried.has_new_key
+        let mut remedies = Remedies::NONE;
+        remedies.switch.account = tried.has_new_key
             || accounts
                 .has_free_sibling(&account.name, &tried.left, model)
                 .await;
-        let verdict = accounts.combined_verdict(&failure.verdict, model);
-        let failure = match verdict == failure.verdict {
-            true => failure,
-            false => Arc::new(ClassifiedFailure {
-                failure: failure.failure.clone(),
-                verdict,
-            }),
-        };
-        let block = match status {
-            AccountStatus::Blocked(block) => Some(block),
-            AccountStatus::Unchanged | AccountStatus::Renewed => None,
-        };
         AccountEffect {
-            failure,
-            can_switch,
-            block,
+            failure: accounts.with_earliest_reset(failure, model),
+            remedies,
+            block: match status {
+                AccountStatus::Blocked(block) => Some(block),
+                AccountStatus::Unchanged | AccountStatus::Renewed => None,
+            },
         }
     }
 
@@ -352,19 +343,6 @@ impl Driver {
         (self.held_since, self.announced) = (None, None);
         (self.skips_gate, self.is_resumed) = (false, false);
         self.last_failure = None;
-    }
-}
-
-impl AccountEffect {
-    /// Returns the remedy of asking another account, if there is one.
-    pub const fn remedies(&self) -> Remedies {
-        Remedies {
-            switch: Switches {
-                account: self.can_switch,
-                ..Switches::NONE
-            },
-            ..Remedies::NONE
-        }
     }
 }
 

@@ -1,14 +1,16 @@
-//! One answer on its way: from the request that was sent to the last event, or to what went wrong.
+//! Reads one response, from sending its request to its last event or its failure.
 //!
-//! Invariants: an answer without its terminal event is a failure; every wait has its limit; what is read is bounded.
+//! Invariants: a response without its terminal event is a failure; every wait has a limit; buffers are bounded.
 
 use super::Adapter;
 use super::watchdog::Watchdog;
 use crate::BoxStream;
+use crate::attempt::maybe;
 use crate::transport;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use outlast_dialect::error_body::{self, RawError};
+use outlast_dialect::relay::{BodyKind, sniff_body};
 use outlast_dialect::{Delta, StreamActivity, StreamCursor, StreamDecoder, sse, stream_error};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::{self, Failure, IoKind, Phase};
@@ -18,16 +20,16 @@ use std::time::Duration;
 const MAX_EVENT_BYTES: usize = 16 << 20;
 /// After decompression.
 const MAX_RESPONSE_BYTES: usize = 256 << 20;
-/// An answer that comes as a whole is read as a whole, which takes many times its size.
+/// Limit of a response in one document: parsing it takes many times its size.
 const MAX_UNSTREAMED_BYTES: usize = 16 << 20;
 const MAX_ERROR_BYTES: usize = 64 << 10;
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a complete answer is given for its afterword.
+/// The time that a complete response is given for its trailing events.
 const TRAILING_EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) struct ResponseReader {
     adapter: Adapter,
-    /// Where it begins, if it is the rest of one.
+    /// The place where it begins, if it is the rest of a completion.
     resume_token: Option<StreamCursor>,
     stage: Stage,
     phase: Phase,
@@ -47,14 +49,14 @@ struct IncomingBody {
     reader: StreamDecoder,
     watchdog: Watchdog,
     received: usize,
-    /// Since when only the afterword is missing.
+    /// The time since which only trailing events are missing.
     complete_at: Option<Timestamp>,
 }
 
 type Body = BoxStream<'static, Result<Bytes, transport::Error>>;
 type BoxedFailure = Box<Failure>;
 
-/// What the body did next.
+/// The next piece of a body, or its end.
 enum BodyRead {
     Bytes(Bytes),
     End,
@@ -72,7 +74,7 @@ impl ResponseReader {
         }
     }
 
-    /// The rest of an answer.
+    /// Reads the rest of a completion.
     pub(super) fn resuming(
         adapter: Adapter,
         request: transport::Request,
@@ -85,7 +87,7 @@ impl ResponseReader {
     }
 
     pub(super) async fn next(&mut self) -> Option<Result<Vec<Delta>, BoxedFailure>> {
-        // A flood of frames that say nothing must not keep others from their turn.
+        // A flood of frames without content must not starve other tasks.
         tokio::task::consume_budget().await;
         let result = match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Done => return None,
@@ -127,19 +129,20 @@ impl ResponseReader {
             None => dialect.decoder(name),
         };
         let mut incoming = Box::new(IncomingBody::new(&self.adapter, response, reader));
-        match incoming.detect_content(&self.adapter).await? {
-            Content::Events(head) => {
+        let (kind, head) = incoming.detect_kind(&self.adapter).await?;
+        match kind {
+            BodyKind::EventStream => {
                 incoming.frames.push(&head);
                 self.read_frame(incoming).await
             }
-            Content::Json(head) => {
+            BodyKind::Json => {
                 let deltas = self.adapter.read_whole(*incoming, head).await?;
                 match self.resume_token {
                     Some(_) => Err(self.adapter.unexpected_full_response()),
                     None => Ok(deltas),
                 }
             }
-            Content::Page(head) => {
+            BodyKind::Html => {
                 let rest = self.adapter.error_text(incoming.body).await;
                 let page = String::from_utf8_lossy(&head) + rest.as_str();
                 let now = self.adapter.clock.now();
@@ -161,18 +164,14 @@ impl ResponseReader {
                 return Ok(deltas);
             }
             match incoming.read_body(&self.adapter).await {
-                BodyRead::Bytes(bytes) => incoming.push_bytes(&self.adapter, &bytes)?,
-                came => return incoming.finish(&self.adapter, came),
+                BodyRead::Bytes(bytes) => {
+                    incoming.count_bytes(&self.adapter, &bytes)?;
+                    incoming.frames.push(&bytes);
+                }
+                end => return incoming.finish(&self.adapter, end),
             }
         }
     }
-}
-
-/// What a body is, with as much of it as it took to see that.
-enum Content {
-    Events(Bytes),
-    Json(Bytes),
-    Page(Bytes),
 }
 
 impl IncomingBody {
@@ -188,31 +187,25 @@ impl IncomingBody {
         }
     }
 
-    /// What comes: the body's own first bytes say it, whatever its headers call it.
-    async fn detect_content(&mut self, adapter: &Adapter) -> Result<Content, BoxedFailure> {
+    /// Reads as much of the body as it takes to know its kind: its first bytes tell, whatever its headers call it.
+    async fn detect_kind(&mut self, adapter: &Adapter) -> Result<(BodyKind, Bytes), BoxedFailure> {
         let mut head = Vec::new();
         loop {
-            let first = head.iter().find(|byte: &&u8| !byte.is_ascii_whitespace());
-            if let Some(first) = first.copied() {
-                let head = Bytes::from(head);
-                return Ok(match first {
-                    b'{' | b'[' => Content::Json(head),
-                    b'<' => Content::Page(head),
-                    _ => Content::Events(head),
-                });
+            if let Some(kind) = sniff_body(&head) {
+                return Ok((kind, Bytes::from(head)));
             }
             match self.read_body(adapter).await {
                 BodyRead::Bytes(bytes) => {
                     self.count_bytes(adapter, &bytes)?;
                     head.extend_from_slice(&bytes);
                 }
-                BodyRead::End => return Ok(Content::Events(Bytes::from(head))),
-                came => return Err(self.failure_for(adapter, came)),
+                BodyRead::End => return Ok((BodyKind::EventStream, Bytes::from(head))),
+                end => return Err(self.failure_for(adapter, end)),
             }
         }
     }
 
-    /// The next frame that has come in whole.
+    /// Returns the deltas of the next complete frame, if there is one.
     fn next_frame(&mut self, adapter: &Adapter) -> Result<Option<Vec<Delta>>, BoxedFailure> {
         let now = adapter.clock.now();
         let frame = match self.frames.next_frame() {
@@ -229,7 +222,7 @@ impl IncomingBody {
                 Err(failure) => return Err(with_headers(failure, &self.headers)),
             }
         }
-        // What follows an end takes it back.
+        // An event after the end shows that it was none.
         let ended = self.complete_at.unwrap_or(now);
         self.complete_at = self.reader.is_complete().then_some(ended);
         Ok(Some(deltas))
@@ -248,13 +241,7 @@ impl IncomingBody {
         }
     }
 
-    fn push_bytes(&mut self, adapter: &Adapter, bytes: &Bytes) -> Result<(), BoxedFailure> {
-        self.count_bytes(adapter, bytes)?;
-        self.frames.push(bytes);
-        Ok(())
-    }
-
-    /// Takes note of bytes that came: they are a sign of life, and there may not be too many.
+    /// Counts bytes that arrived. They show that the connection is alive; too many are a failure.
     fn count_bytes(&mut self, adapter: &Adapter, bytes: &Bytes) -> Result<(), BoxedFailure> {
         self.received += bytes.len();
         if self.received > MAX_RESPONSE_BYTES {
@@ -264,18 +251,18 @@ impl IncomingBody {
         Ok(())
     }
 
-    /// There is no more: either the answer is complete, or this is how it failed.
-    fn finish(&mut self, adapter: &Adapter, came: BodyRead) -> Result<Vec<Delta>, BoxedFailure> {
+    /// Ends the response: it is complete, or it failed with this end of its body.
+    fn finish(&mut self, adapter: &Adapter, end: BodyRead) -> Result<Vec<Delta>, BoxedFailure> {
         let deltas = self.reader.finish();
         if !deltas.is_empty() {
             return Ok(deltas);
         }
-        Err(self.failure_for(adapter, came))
+        Err(self.failure_for(adapter, end))
     }
 
-    fn failure_for(&self, adapter: &Adapter, came: BodyRead) -> BoxedFailure {
+    fn failure_for(&self, adapter: &Adapter, end: BodyRead) -> BoxedFailure {
         let now = adapter.clock.now();
-        match came {
+        match end {
             BodyRead::Failed(error) => adapter.transport_failure(&error),
             BodyRead::TimedOut => {
                 let standstill = Span(self.watchdog.stall_duration());
@@ -314,7 +301,7 @@ impl Adapter {
                     }
                 }
                 BodyRead::End => break,
-                came => return Err(incoming.failure_for(self, came)),
+                end => return Err(incoming.failure_for(self, end)),
             }
         }
         let text = String::from_utf8_lossy(&body);
@@ -360,7 +347,7 @@ impl Adapter {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// The result, or `None` when the limit, if there is one, ends first.
+    /// Returns the result, or `None` when the limit, if there is one, ends first.
     pub(super) async fn with_time_limit<T>(
         &self,
         limit: Duration,
@@ -375,13 +362,10 @@ impl Adapter {
         deadline: Option<Timestamp>,
         work: impl Future<Output = T>,
     ) -> Option<T> {
-        let Some(deadline) = deadline else {
-            return Some(work.await);
-        };
         tokio::select! {
             biased;
             result = work => Some(result),
-            () = self.clock.sleep_until(deadline) => None,
+            () = maybe(deadline.map(|deadline| self.clock.sleep_until(deadline))) => None,
         }
     }
 
@@ -394,7 +378,7 @@ impl Adapter {
         self.failure(error.io, &error.message)
     }
 
-    /// Which part of a whole answer was heard before is not known, and asked again the server would do the same.
+    /// A whole response in place of the rest: its known part cannot be told, and the server would do the same again.
     fn unexpected_full_response(&self) -> BoxedFailure {
         let message = "the answer came as a whole in place of its rest";
         let failure = self.failure(IoKind::Protocol, message);
@@ -412,7 +396,7 @@ fn redirect_message(headers: &[(String, String)]) -> String {
     let Some((_, place)) = headers.iter().find(named) else {
         return String::new();
     };
-    // What stands before an `@` or after a `?` may be a secret.
+    // The text before an `@` or after a `?` may be a secret.
     let place = place.split(['?', '#']).next().unwrap_or_default();
     let place = match (place.split_once("://"), place.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
@@ -421,7 +405,7 @@ fn redirect_message(headers: &[(String, String)]) -> String {
     format!("the server sends us to {place}; if that is right, make it the base URL")
 }
 
-/// What a response that went well said in its headers belongs to the error that it then brought.
+/// Adds the headers of a successful response to the error in its body: they may state when to retry.
 fn with_headers(failure: BoxedFailure, headers: &[(String, String)]) -> BoxedFailure {
     let headers = headers
         .iter()

@@ -185,7 +185,6 @@ impl Runner<'_> {
             .consider_accounts(failure, accounts, model)
             .await;
         let has_multiple = accounts.is_some_and(Accounts::has_multiple);
-        let remedies = effect.remedies();
         // An account without a sibling is asked all the same, and its error says enough.
         if let Some(block) = effect.block.filter(|_| has_multiple) {
             self.emitter.emit(Body::AccountBlocked {
@@ -194,6 +193,6 @@ impl Runner<'_> {
                 until: block.until,
             });
         }
-        (effect.failure, remedies)
+        (effect.failure, effect.remedies)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Runner;
 use super::continuation::Continuation;
-use crate::attempt::deadline_passed;
+use crate::attempt::{deadline_passed, maybe};
 use crate::journal::Entry;
 use crate::token_estimate::BilledTokens;
 use crate::{Clock, RetryStrategy};
@@ -385,9 +385,6 @@ impl Runner<'_> {
 }
 
 /// Waits until that time, or for ever.
-pub(super) async fn sleep_until(clock: &dyn Clock, time: Option<Timestamp>) {
-    match time {
-        Some(time) => clock.sleep_until(time).await,
-        None => std::future::pending().await,
-    }
+pub(super) fn sleep_until(clock: &dyn Clock, time: Option<Timestamp>) -> impl Future<Output = ()> {
+    maybe(time.map(|time| clock.sleep_until(time)))
 }

@@ -185,7 +185,7 @@ impl Call<'static> for TestCall {
             let (accounts, model) = (self.accounts.as_ref(), &self.target.model);
             let effect = self.driver.consider_accounts(failure, accounts, model);
             let effect = effect.await;
-            let remedies = effect.remedies();
+            let remedies = effect.remedies;
             let strategy = Some(&self.strategy as &dyn RetryStrategy);
             Ok(self.driver.decide(effect.failure, remedies, strategy, now))
         })

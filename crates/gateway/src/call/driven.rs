@@ -269,9 +269,8 @@ impl Call {
             .driver
             .consider_accounts(failure, accounts.as_ref(), model);
         let effect = effect.await;
-        let remedies = effect.remedies();
         self.driver
-            .decide(effect.failure, remedies, Some(&self.strategy), now)
+            .decide(effect.failure, effect.remedies, Some(&self.strategy), now)
     }
 
     /// Removes credentials from a failure. Some providers send back what they were sent: the log is for others than the
