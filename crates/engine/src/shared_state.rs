@@ -24,22 +24,22 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
-/// How long the store may take for one answer before work goes on without it.
+/// The timeout of one access to the store, after which the process continues without it.
 const STORE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What a user is told about the store.
+/// An event of the store, for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
-    /// Work goes on without it.
+    /// The process continues without it.
     Disconnected {
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// It is there again.
     Connected,
     /// It was damaged; a new one was made.
     Replaced {
-        /// Where the damaged file is kept.
+        /// The path of the damaged file.
         backup_path: PathBuf,
     },
 }
@@ -61,10 +61,10 @@ pub struct GateStatus {
     pub summary: String,
 }
 
-/// Who is told.
+/// The receiver of the events of the store.
 pub type Listener = Arc<dyn Fn(StoreEvent) + Send + Sync>;
 
-/// What is known. Clones share it.
+/// The state that processes share. Clones share it.
 #[derive(Clone)]
 pub struct SharedState(Arc<Inner>);
 
@@ -84,32 +84,32 @@ struct Inner {
     /// The requests of this process that wait for a permit, by account and limit.
     permit_semaphores: Mutex<HashMap<(String, u32), Arc<Semaphore>>>,
     changed: watch::Sender<u64>,
-    /// How often this process itself has changed what it knows: what was read from the store before is older.
+    /// The number of changes by this process: a snapshot that was read before the last one is outdated.
     local_changes: AtomicU64,
-    /// Something was read from the store that was too old to be taken over.
+    /// A snapshot of the store was outdated, and has to be read again.
     needs_reload: AtomicBool,
-    /// The store has not been opened yet, well or badly.
+    /// Nobody has tried to open the store yet.
     is_first_connection: AtomicBool,
 }
 
-/// Whether the store is there.
+/// The connection to the store.
 enum StoreLink {
     Connected(Store),
     Disconnected { damaged: bool },
 }
 
 impl SharedState {
-    /// Knowledge of this process only.
+    /// Creates state of this process only.
     pub fn process_local(clock: Arc<dyn Clock>) -> Self {
         Self::new(clock, None, Arc::new(|_| {}))
     }
 
-    /// Knowledge that is shared through the file at that path. Must be called within a runtime.
+    /// Creates state that is shared through the file at that path. Must be called within a runtime.
     pub async fn connect(path: PathBuf, clock: Arc<dyn Clock>, listener: Listener) -> Self {
-        let knowledge = Self::new(clock, Some(path), listener);
-        knowledge.connect_store().await;
-        poller::start(&knowledge.0);
-        knowledge
+        let shared_state = Self::new(clock, Some(path), listener);
+        poller::connect(&shared_state.0).await;
+        poller::start(&shared_state.0);
+        shared_state
     }
 
     fn new(clock: Arc<dyn Clock>, path: Option<PathBuf>, listener: Listener) -> Self {
@@ -139,7 +139,7 @@ impl SharedState {
         &self.0.clock
     }
 
-    /// Follows changes: whoever waits looks again when this says so.
+    /// Returns a receiver that is notified of every change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()
     }
@@ -227,25 +227,22 @@ impl GateLink {
 // --- Accounts ---
 
 impl SharedState {
-    /// The blocks that are known.
+    /// Returns the known blocks.
     pub fn blocks(&self) -> Blocks {
         self.0.blocks.lock().clone()
     }
 
-    /// Takes note of a block, for everyone.
+    /// Records a block, for all processes.
     pub async fn block(&self, block: Block) {
         self.0.blocks.lock().add(block.clone());
         self.change_blocks(move |blocks| blocks.add(block)).await;
     }
 
-    /// A call with that account, begun then, succeeded: what was held against it is over.
+    /// Records that a call with that account, begun then, succeeded: its blocks are over.
     pub async fn record_success(&self, account: &str, model: &str, begun: Timestamp) {
-        if !self
-            .0
-            .blocks
-            .lock()
-            .clear_after_success(account, model, begun)
-        {
+        let known = &self.0.blocks;
+        let is_changed = known.lock().clear_after_success(account, model, begun);
+        if !is_changed {
             return;
         }
         let (account, model) = (account.to_owned(), model.to_owned());
@@ -255,7 +252,7 @@ impl SharedState {
         .await;
     }
 
-    /// Forgets everything that is held against an account.
+    /// Removes all blocks of an account, and forgets the outages of its gates.
     pub async fn unblock(&self, account: &str) {
         let forget = |account: &str, blocks: &mut Blocks| {
             *blocks = blocks
@@ -347,12 +344,6 @@ impl SharedState {
 
 // --- The store ---
 
-impl SharedState {
-    async fn connect_store(&self) {
-        poller::connect(&self.0).await;
-    }
-}
-
 impl Inner {
     fn store(&self) -> Option<Store> {
         match &*self.store.lock() {
@@ -361,7 +352,7 @@ impl Inner {
         }
     }
 
-    /// What the store answers; `None` when it does not, and then work goes on without it.
+    /// Returns the reply of the store; `None` if it fails, and then the process continues without it.
     async fn try_store<R>(&self, work: impl Future<Output = Result<R, Error>>) -> Option<R> {
         match tokio::time::timeout(STORE_TIMEOUT, work).await {
             Ok(Ok(answer)) => Some(answer),

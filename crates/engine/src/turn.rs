@@ -1,9 +1,8 @@
 //! One turn: steps of a model call, with its retries, and the tools that it wants, until the model stops.
 //!
-//! The kernel's reducer decides; this loop carries its effects out and reports back what happened.
-//! Invariants: every turn is sealed exactly once; each retry is written down and announced before its wait begins; an
-//! abort is noticed in every wait, between any two pieces of a stream and while a tool runs; a step is handed on when
-//! it is written down.
+//! The kernel's reducer decides; the attempt driver carries its effects out.
+//! Invariants: every turn is sealed exactly once; each retry is journaled and announced before its wait begins; an abort
+//! ends every wait, every stream between two deltas, and every tool; a step is emitted once it is journaled.
 
 mod attempts;
 mod call;
@@ -45,30 +44,30 @@ pub use input::{CompletionPrefix, ResumeState, Turn};
 pub use invalid_completion::is_correction_notice;
 pub use tools::{CallProgress, OutstandingCall};
 
-/// What came of a turn.
+/// The outcome of a turn.
 #[derive(Clone, Debug)]
 pub struct TurnOutcome {
-    /// How it ended.
+    /// The final status.
     pub seal: TurnStatus,
-    /// The last answer, or as much of it as was handed on, to go on from.
+    /// The last completion, or the part of it that was emitted, from which a later turn can continue.
     pub message: Message,
-    /// What all of its steps add to the conversation: answers, and the results of tools.
+    /// The messages that its steps add to the conversation: completions, and the results of tools.
     pub messages: Vec<Message>,
-    /// Why the model stopped, if it did.
+    /// The reason for which the model stopped, if it did.
     pub stop_reason: Option<StopReason>,
-    /// What all attempts used together.
+    /// The usage of all attempts together.
     pub usage: Usage,
-    /// The error that ended it, and why nothing more was tried.
+    /// The error that ended it, and the reason for which nothing more was tried.
     pub error: Option<(Arc<ClassifiedFailure>, GiveUp)>,
-    /// What is left of the budget.
+    /// The rest of the budget.
     pub budget: Prompt,
-    /// Whether all of it is written down; `true` without a journal.
+    /// Whether all of it is journaled; `true` without a journal.
     pub is_recorded: bool,
-    /// What answers that broke off have cost in addition, by estimate where their provider never said it.
+    /// The additional usage of interrupted completions; an estimate where the provider did not report it.
     pub extra_retry_usage: Usage,
 }
 
-/// Runs one turn to its end. Every event is handed to `sink` before the next thing happens.
+/// Runs one turn to its end. `sink` receives every event before the next step.
 pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> TurnOutcome {
     let rules = turn.retry.map_or(RetryRules::NONE, RetryStrategy::rules);
     let resume_state = std::mem::take(&mut turn.resume_state);
@@ -104,7 +103,7 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> TurnOutcome {
         completion: PartialCompletion::with_earlier_usage(resume_state.usage),
         error: None,
     };
-    // A retry that was under way is made again, and said again.
+    // A retry that was under way is scheduled and announced again.
     let again = resume_state
         .failure
         .filter(|_| resume_state.chain.is_open());
@@ -114,34 +113,34 @@ pub async fn run_turn(mut turn: Turn<'_>, sink: Sink<'_>) -> TurnOutcome {
         until: now,
         failure,
     });
-    // The state of a turn is large; it is kept off the stack of whoever runs it.
+    // The future of a turn is large; boxed, it takes no room on the stack of its caller.
     runner.update_earlier_cost(resume_state.model.as_deref());
     Box::pin(runner.run(resume_state.wait.or(again), resume_state.outstanding_calls)).await
 }
 
 struct Runner<'a> {
     turn: Turn<'a>,
-    /// What the steps have added to the conversation.
+    /// The messages that the steps have added to the conversation.
     messages: Vec<Message>,
     journal_writer: JournalWriter<'a>,
-    /// Which model is asked.
+    /// The model in use.
     model_selection: ModelSelection,
-    /// The beginning of an answer that is gone on with.
+    /// The beginning of a completion that the next call continues.
     continuation: Option<Continuation>,
-    /// Where the provider has the rest of the answer under way, if it keeps answers.
+    /// The cursor of the rest of the completion, if the provider stores completions.
     resume_token: Option<StreamCursor>,
     inputs: Vec<String>,
-    /// What the provider last said about how large the conversation is.
+    /// The size of the conversation, as the provider last billed it.
     billed_tokens: Option<BilledTokens>,
-    /// What was paid up to the last change of prices, and for which usage.
+    /// The cost up to the last change of prices, and its usage.
     cost_baseline: (Cost, Usage),
     retry_billing: RetryBilling,
-    /// From how many tokens to how many the conversation was made smaller after a failure, since a call has last
-    /// succeeded; and why it is to be made smaller next.
+    /// The tokens before and after a compaction that followed a failure, since the last call that succeeded; and the reason
+    /// for the next one.
     compacted_sizes: Option<(u64, u64)>,
     compaction_reason: Option<CompactionReason>,
     invalid_completion: InvalidCompletionState,
-    /// The last failure, and what else is to be said about it.
+    /// The last failure, and a remark on it.
     last_failure: Option<Arc<ClassifiedFailure>>,
     failure_note: Option<String>,
     /// The retries, the account and the gate of the current call.
@@ -155,7 +154,11 @@ struct Runner<'a> {
 
 impl Runner<'_> {
     async fn run(&mut self, wait: Option<Wait>, calls: Vec<OutstandingCall>) -> TurnOutcome {
-        self.emit_start();
+        let (provider, model) = (self.turn.provider.name(), &self.turn.request.model);
+        self.emitter.emit(Body::Start {
+            provider: provider.to_owned(),
+            model: model.clone(),
+        });
         self.commit().await;
         self.emit_input();
         self.emit_continuation_text();
@@ -191,15 +194,7 @@ impl Runner<'_> {
         }
     }
 
-    fn emit_start(&mut self) {
-        let (provider, model) = (
-            self.turn.provider.name().to_owned(),
-            self.turn.request.model.clone(),
-        );
-        self.emitter.emit(Body::Start { provider, model });
-    }
-
-    /// Says what was asked, once it is written down.
+    /// Emits the input, once it is journaled.
     fn emit_input(&mut self) {
         if !self.inputs.is_empty() {
             for text in std::mem::take(&mut self.inputs) {
@@ -207,11 +202,10 @@ impl Runner<'_> {
             }
             return;
         }
-        let input = self.turn.request.messages.iter().rev();
-        let mut input = input
-            .filter(|message| message.role == Role::User)
-            .map(Message::text);
-        let text = input.find(|text| !text.is_empty()).unwrap_or_default();
+        let messages = self.turn.request.messages.iter().rev();
+        let inputs = messages.filter(|message| message.role == Role::User);
+        let text = inputs.map(Message::text).find(|text| !text.is_empty());
+        let text = text.unwrap_or_default();
         self.emitter.emit(Body::Input { text });
     }
 
@@ -227,14 +221,14 @@ impl Runner<'_> {
         }
     }
 
-    /// Says the error that ends the turn.
+    /// Emits the error that ends the turn.
     fn report_failure(&mut self, judged: Arc<ClassifiedFailure>, why: GiveUp) {
         let reason = self.failure_reason(why);
         self.emitter.emit(Body::error(&judged, reason));
         self.error = Some((judged, why));
     }
 
-    /// Why nothing more is tried, with what was found out on the way.
+    /// Returns the reason for which nothing more is tried, with the remark on the failure.
     fn failure_reason(&self, why: GiveUp) -> String {
         match &self.failure_note {
             Some(remark) => format!("{why}; {remark}"),
@@ -253,7 +247,7 @@ impl Runner<'_> {
         self.messages.push(message);
     }
 
-    /// Whether the prompt's time is over.
+    /// Returns whether the deadline of the prompt has passed.
     fn is_deadline_passed(&self) -> bool {
         let deadline = self.driver.state().prompt().deadline();
         deadline.is_some_and(|deadline| self.turn.clock.now() >= deadline)
@@ -265,7 +259,7 @@ impl Runner<'_> {
             Outcome::Failed(_) => TurnStatus::Error,
             Outcome::Aborted => TurnStatus::Aborted,
         };
-        // A last answer is settled together with its message.
+        // A last completion is settled together with its message.
         if seal != TurnStatus::Completed {
             self.record_settlement(seal);
             self.commit().await;

@@ -1,4 +1,4 @@
-//! The one task of this process that looks what others have learnt, and joins the store again when it was lost.
+//! The one task of this process that reads what others have learned, and reconnects to a lost store.
 
 use super::{Inner, StoreEvent, StoreLink};
 use outlast_kernel::account::Blocks;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const RECONNECT_ROUNDS: u32 = 16;
-/// However fast the clock runs, others get their turn in between.
+/// However fast the clock runs, other tasks run in between.
 const MIN_PAUSE: Duration = Duration::from_millis(5);
 
-/// Starts the task; it ends with the knowledge that it serves.
+/// Starts the task; it ends with the shared state that it serves.
 pub(super) fn start(inner: &Arc<Inner>) {
     let weak = Arc::downgrade(inner);
     tokio::spawn(async move {
@@ -50,15 +50,15 @@ async fn poll(inner: &Arc<Inner>, round: u32) {
     }
 }
 
-/// What the store had at some moment.
+/// The content of the store at some moment.
 struct StoreSnapshot {
     gates: Vec<(String, GateSnapshot)>,
     blocks: Blocks,
-    /// What this process had changed by then.
+    /// The number of changes that this process had made by then.
     local_changes: u64,
 }
 
-/// Takes over what the store has.
+/// Takes over the content of the store.
 async fn reload(inner: &Inner, store: &Store) {
     if let Some(news) = fetch_snapshot(inner, store).await {
         apply_snapshot(inner, news);
@@ -91,7 +91,7 @@ fn apply_snapshot(inner: &Inner, news: StoreSnapshot) {
     inner.notify_changed();
 }
 
-/// Opens the store, if that can be done, and brings along what was learnt without it.
+/// Opens the store, if possible, and adds to it what this process has learned without it.
 pub(super) async fn connect(inner: &Arc<Inner>) {
     let Some(path) = inner.path.clone() else {
         return;
@@ -123,7 +123,7 @@ pub(super) async fn connect(inner: &Arc<Inner>) {
     inner.admission.rejoin();
 }
 
-/// The first time that there is no store is said; that there still is none is not.
+/// Reports that the store is unavailable; only the first time.
 fn notify_first_failure(inner: &Inner, why: &str) {
     if inner.is_first_connection.swap(false, Ordering::Relaxed) {
         let why = why.to_owned();

@@ -1,4 +1,4 @@
-//! One call of a turn: its stream, followed to the end, and what is made of a failure.
+//! One call of a turn: reads its stream to the end, and decides about its failure.
 
 use super::Runner;
 use super::continuation::Continuation;
@@ -41,7 +41,7 @@ impl Runner<'_> {
         Some(self.handle_failure(spent).await)
     }
 
-    /// Why there may not be another call, if the turn is somebody else's or has nothing more to spend.
+    /// Returns the failure that forbids another call: another process owns the turn, or its budget is spent.
     fn call_blocker(&self) -> Option<Failure> {
         let lost = self
             .journal_writer
@@ -50,16 +50,17 @@ impl Runner<'_> {
         lost.or_else(|| self.budget_failure())
     }
 
-    /// Why there may not be another call, if the prompt's time or money is spent.
+    /// Returns the failure that forbids another call because the prompt's time or money is spent.
     fn budget_failure(&self) -> Option<Failure> {
         if self.is_deadline_passed() {
             return Some(self.deadline_passed());
         }
+        let message = "this prompt has cost what it may, and the next call would exceed the budget";
         let cost_is_spent = self.driver.state().prompt().cost_limit_reached();
-        cost_is_spent.then(|| self.cost_limit_reached())
+        cost_is_spent.then(|| self.thrown(message))
     }
 
-    /// Follows the stream of one call to its end.
+    /// Makes one call, and reads its stream to the end.
     pub(super) async fn run_stream(&mut self) -> Effects {
         let attempt = self.emitter.attempt + 1;
         self.journal_writer
@@ -96,7 +97,7 @@ impl Runner<'_> {
             if delta.is_output() {
                 self.record_acceptance().await;
             }
-            // What the provider keeps is not asked for anew, even if none of it has come yet.
+            // A completion that the provider stores is resumed, not repeated, even if none of it has arrived.
             if matches!(delta, Delta::Cursor(_)) {
                 step(self.driver.state_mut(), Event::ContentSent);
             }
@@ -115,7 +116,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Announces the attempt, and forgets what the one before it left.
+    /// Announces the attempt, and resets the state of the last one.
     fn reset_for_attempt(&mut self) {
         self.emitter.start_attempt();
         self.model_selection.mark_attempted();
@@ -127,7 +128,7 @@ impl Runner<'_> {
         self.invalid_completion.reasoning_guard = LoopDetector::default();
     }
 
-    /// Hands a delta on and returns the stop reason, if it was the last one.
+    /// Emits a delta; returns the stop reason, if it was the last one.
     fn handle_delta(&mut self, delta: Delta) -> Option<StopReason> {
         self.resume_token = None;
         let body = match delta {
@@ -185,7 +186,7 @@ impl Runner<'_> {
         None
     }
 
-    /// Writes a whole answer down, with what belongs to it and with the settlement when it is the last one, then says it.
+    /// Journals a complete completion with further entries, and with the settlement if it is the last one, then emits it.
     pub(super) async fn complete_step(&mut self, stop_reason: StopReason, with: Vec<Entry>) {
         self.update_cost();
         self.compacted_sizes = None;
@@ -204,7 +205,7 @@ impl Runner<'_> {
             self.record_settlement(TurnStatus::Completed);
         }
         self.commit().await;
-        // What says nothing is no part of a conversation, and would be refused in one.
+        // An empty message is no part of a conversation: providers refuse it.
         if !message.parts.is_empty() {
             self.push_message(message);
         }
@@ -213,7 +214,7 @@ impl Runner<'_> {
         self.emitter.emit(Body::StepComplete { model, stop_reason });
     }
 
-    /// What the provider says it read and wrote is how large the conversation is.
+    /// Records the size of the conversation, as the provider billed it.
     fn record_billed_tokens(&mut self) {
         let usage = self.completion.usage;
         let tokens = usage.total_input().saturating_add(usage.output);
@@ -240,24 +241,20 @@ impl Runner<'_> {
         }
         let (seen, remedies) = match self.journal_writer.ownership_lost_reason() {
             None => self.collect_remedies(failure).await,
-            // Whatever could be done is somebody else's to do.
+            // The process that owns the turn acts on the failure.
             Some(_) => (failure, Remedies::NONE),
         };
         self.update_cost();
-        let is_ours = self.journal_writer.ownership_lost_reason().is_none();
-        let nothing_else =
-            is_ours && !remedies.switch.model && !remedies.switch.account && !remedies.rework;
-        let earlier = match nothing_else
+        let returns = self.journal_writer.ownership_lost_reason().is_none()
+            && !(remedies.switch.model || remedies.switch.account || remedies.rework)
             && !self.completion.has_emitted_content
-            && self.can_return_to_earlier_model(&seen)
-        {
-            true => {
-                self.record_failure(Some(&seen), self.continuation.is_some());
-                self.return_to_earlier_model(&seen).await
-            }
-            false => None,
-        };
-        let failure = earlier.unwrap_or_else(|| Arc::clone(&seen));
+            && self.can_return_to_earlier_model(&seen);
+        let mut failure = Arc::clone(&seen);
+        if returns {
+            self.record_failure(Some(&seen), self.continuation.is_some());
+            let earlier = self.return_to_earlier_model(&seen).await;
+            failure = earlier.unwrap_or(failure);
+        }
         self.schedule_recovery(failure, &seen, remedies, now)
     }
 
@@ -279,7 +276,7 @@ impl Runner<'_> {
         effects
     }
 
-    /// A failure with all that is known in view, and what could be done about it other than wait.
+    /// Returns the failure as all accounts see it, and the remedies besides waiting.
     async fn collect_remedies(
         &mut self,
         failure: Arc<ClassifiedFailure>,
@@ -292,7 +289,7 @@ impl Runner<'_> {
         self.consider_compaction(&failure, &mut remedies);
         self.consider_correction(&failure, &mut remedies);
         if self.can_continue_by_prompt(&failure) {
-            // It is not the model that is wrong, but how it was asked.
+            // The request is wrong, not the model.
             (remedies.rework, remedies.model_first) = (true, false);
         }
         (failure, remedies)
@@ -304,7 +301,7 @@ impl Runner<'_> {
         self.abort()
     }
 
-    /// What came of an attempt that failed is kept; it is not part of the conversation, unless it is gone on with.
+    /// Journals the partial completion of a failed attempt. It is part of the conversation only if it is continued.
     fn record_failure(&mut self, judged: Option<&ClassifiedFailure>, kept: bool) {
         if !self.completion.is_in_progress {
             return;
@@ -313,7 +310,7 @@ impl Runner<'_> {
         self.journal_writer.record(Entry::AttemptFailed {
             attempt: self.emitter.attempt,
             judged: judged.cloned(),
-            // Half a thought cannot be gone on with.
+            // Partial reasoning cannot be continued.
             message: match kept {
                 true => self.completion.message(),
                 false => self.completion.message_with_partial_reasoning(),
@@ -326,32 +323,31 @@ impl Runner<'_> {
 
     /// A provider that ends its stream without a stop reason has not finished.
     fn truncated_stream(&self) -> Failure {
-        let message = "the stream ended without a stop reason";
-        let failure = Failure::thrown(self.turn.provider.name(), message, self.turn.clock.now());
+        let failure = self.thrown("the stream ended without a stop reason");
         Failure {
             phase: Phase::BeforeContent,
             ..failure.with_io(IoKind::Truncated)
         }
     }
 
-    /// Brings what the prompt has cost up to date.
+    /// Updates the cost of the prompt.
     pub(super) fn update_cost(&mut self) {
         if let Some(price) = self.turn.price {
             self.update_cost_at(price);
         }
     }
 
-    /// Counts what an earlier process used after it last wrote down what was paid, at the price of who was asked then.
+    /// Counts the usage that an earlier process did not journal as paid, at the price of the model that it called.
     pub(super) fn update_earlier_cost(&mut self, model: Option<&str>) {
         let known = model.and_then(|key| self.price_of(key));
-        // Of one that is not in the list any more, nobody knows it.
+        // The price of a model that is not in the list any more is unknown.
         if let Some(price) = known.unwrap_or(self.turn.price) {
             self.update_cost_at(price);
         }
         self.reset_cost_baseline();
     }
 
-    /// What is used from here on has another price than what was used before.
+    /// Starts to count at another price.
     pub(super) fn reset_cost_baseline(&mut self) {
         self.cost_baseline = (
             self.driver.state().prompt().cost(),
@@ -372,15 +368,14 @@ impl Runner<'_> {
         deadline_passed(self.turn.provider.name(), self.turn.clock.now())
     }
 
-    fn cost_limit_reached(&self) -> Failure {
-        let message = "this prompt has cost what it may, and the next call would exceed the budget";
-        Failure::thrown(self.turn.provider.name(), message, self.turn.clock.now())
-    }
-
     /// Another process has taken the turn over.
     fn ownership_lost(&self, why: &str) -> Failure {
-        let failure = Failure::thrown(self.turn.provider.name(), why, self.turn.clock.now());
-        failure.with_io(IoKind::Misconfigured)
+        self.thrown(why).with_io(IoKind::Misconfigured)
+    }
+
+    /// Returns a failure with that message, as seen now.
+    pub(super) fn thrown(&self, message: &str) -> Failure {
+        Failure::thrown(self.turn.provider.name(), message, self.turn.clock.now())
     }
 }
 

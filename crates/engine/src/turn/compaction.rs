@@ -1,7 +1,7 @@
-//! A turn whose conversation is made smaller: before a call that would not fit, or after one that did not.
+//! Compacts the conversation of a turn: before a call that would not fit, or after one that did not.
 //!
-//! Invariants: a smaller conversation counts once it is written down; one that could not be made smaller is as it was.
-//! An overflow is compacted once, and not again before a call has succeeded.
+//! Invariants: a compaction takes effect once it is journaled; a failed one changes nothing. An overflow is compacted once,
+//! and not again before a call has succeeded.
 
 use super::Runner;
 use crate::compaction::{CompactedConversation, Compactor, Job, Outcome};
@@ -18,13 +18,13 @@ use outlast_kernel::verdict::{Cause, Class};
 use std::sync::Arc;
 
 impl Runner<'_> {
-    /// Whether a smaller conversation may help against that failure.
+    /// Offers the remedy of a compaction, if it may help against that failure.
     pub(super) fn consider_compaction(
         &mut self,
         judged: &ClassifiedFailure,
         remedies: &mut Remedies,
     ) {
-        // What the provider says about its model counts before what is known of it.
+        // The window that the provider states counts before the known one.
         if judged.verdict.cause == Cause::ContextOverflow {
             let stated = stated_window(&judged.failure);
             self.turn.traits.window = stated.or(self.turn.traits.window);
@@ -44,7 +44,7 @@ impl Runner<'_> {
         }
     }
 
-    /// What took too long to send although it was made smaller would take too long again, however long it is waited.
+    /// Makes a failure final if the upload was too slow although the conversation was compacted: it would be too slow again.
     pub(super) fn final_if_compacted(
         &self,
         judged: Arc<ClassifiedFailure>,
@@ -58,9 +58,9 @@ impl Runner<'_> {
         if reason != Some(CompactionReason::SlowUpload) {
             return judged;
         }
-        let ClassifiedFailure { failure, verdict } = (*judged).clone();
-        let failure = failure.with_retryable(false);
-        Arc::new(ClassifiedFailure { failure, verdict })
+        let mut judged = Arc::unwrap_or_clone(judged);
+        judged.failure.retryable = Some(false);
+        Arc::new(judged)
     }
 
     fn payload_size_note(&self) -> String {
@@ -76,7 +76,7 @@ impl Runner<'_> {
         )
     }
 
-    /// Makes a conversation smaller that comes close to what the model can read. Should that fail, it is sent as it is.
+    /// Compacts a conversation that comes close to the window of the model. If that fails, it is sent as it is.
     pub(super) async fn compact_if_due(&mut self) -> Result<(), Effects> {
         let size = self.context_size();
         let is_due = |compactor: &dyn Compactor| compactor.should_compact(size);
@@ -89,7 +89,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Makes a conversation smaller that did not fit. What may pass by itself is waited for when that cannot be done.
+    /// Compacts a conversation that did not fit. If that fails, the turn waits for a failure that may pass by itself.
     pub(super) async fn compact_after_failure(
         &mut self,
         failed: Option<Arc<ClassifiedFailure>>,
@@ -122,33 +122,24 @@ impl Runner<'_> {
         };
         let size = self.context_size();
         let before = size.tokens;
-        let started = Body::AutoCompactionStarted {
+        self.emitter.emit(Body::AutoCompactionStarted {
             reason,
             tokens: before,
-        };
-        self.emitter.emit(started);
-        let (budget, cancel) = (
-            self.driver.state().prompt().clone(),
-            self.turn.control.token(),
-        );
+        });
         let nothing = Exclusions::default();
         let models = self.turn.models.as_ref();
-        let unavailable_models = models.map_or(&nothing, |models| &models.availability);
-        let emitter = &mut self.emitter;
-        let mut say = |body: Body| emitter.emit(body);
         let job = Job {
             request: &self.turn.request,
             size,
             reason,
             focus: None,
-            budget,
-            unavailable_models,
-            cancel,
-            emit: &mut say,
+            budget: self.driver.state().prompt().clone(),
+            unavailable_models: models.map_or(&nothing, |models| &models.availability),
+            cancel: self.turn.control.token(),
+            emit: &mut |body| self.emitter.emit(body),
         };
         let outcome = compactor.compact(job).await;
-        let made_smaller = self.apply_compaction(outcome, reason, before).await;
-        let (summary, error) = match made_smaller {
+        let (summary, error) = match self.apply_compaction(outcome, reason, before).await {
             Ok(summary) => (summary, None),
             Err(why) => (None, Some(why)),
         };
@@ -167,7 +158,7 @@ impl Runner<'_> {
         is_smaller
     }
 
-    /// Goes on with a conversation that was made smaller. The answer is what stands for what was left out.
+    /// Continues with a compacted conversation. Returns the summary of the part that was left out.
     async fn apply_compaction(
         &mut self,
         outcome: Outcome,

@@ -41,23 +41,18 @@ impl Continuation {
             (None, ContinueBy::Resume) => ContinueBy::Prompt,
             (None, by) => by,
         };
-        let mut kept = Self {
+        // Not every provider continues a message that ends in whitespace.
+        let trimmed_suffix = match (method, message.parts.last()) {
+            (ContinueBy::Prefill, Some(Part::Text { text })) => &text[text.trim_end().len()..],
+            _ => "",
+        };
+        Self {
+            trimmed_suffix: trimmed_suffix.to_owned(),
             parts: message.parts,
             method,
             resume_token,
-            trimmed_suffix: String::new(),
             is_emitted: false,
             first_attempt: None,
-        };
-        kept.set_trimmed_suffix();
-        kept
-    }
-
-    /// Not every provider continues a message that ends in whitespace.
-    fn set_trimmed_suffix(&mut self) {
-        self.trimmed_suffix.clear();
-        if let (ContinueBy::Prefill, Some(Part::Text { text })) = (self.method, self.parts.last()) {
-            text[text.trim_end().len()..].clone_into(&mut self.trimmed_suffix);
         }
     }
 
@@ -95,19 +90,14 @@ pub(super) struct RetryBilling {
 impl Runner<'_> {
     /// Returns the treatment of the content that this attempt has handed on. An invalid completion is not continued.
     pub(super) fn after_content_policy(&self, judged: &ClassifiedFailure) -> AfterContent {
-        let is_odd = self.invalid_completion.current.is_some()
+        let is_invalid = self.invalid_completion.current.is_some()
             || judged.verdict.cause == Cause::MalformedOutput;
-        let may_go_on = self.turn.traits.continues_by != ContinueBy::Restart && !is_odd;
-        let has_text = !self.completion.text().trim().is_empty();
+        let can_continue = self.resume_token.is_some()
+            || (!self.completion.text().trim().is_empty() && !self.completion.has_calls());
+        let may_continue = self.turn.traits.continues_by != ContinueBy::Restart && !is_invalid;
         match self.turn.after_content {
-            AfterContent::Continue if may_go_on && self.resume_token.is_some() => {
-                AfterContent::Continue
-            }
-            AfterContent::Continue if may_go_on && has_text && !self.completion.has_calls() => {
-                AfterContent::Continue
-            }
-            AfterContent::Continue => AfterContent::Retract,
-            other => other,
+            AfterContent::Continue if !(may_continue && can_continue) => AfterContent::Retract,
+            wanted => wanted,
         }
     }
 
@@ -127,17 +117,13 @@ impl Runner<'_> {
         let earlier = self.continuation.as_ref();
         let by = earlier.map_or(self.turn.traits.continues_by, |kept| kept.method);
         let since = earlier.and_then(|kept| kept.first_attempt);
-        let (message, resume_token) = (self.completion.message(), self.resume_token.take());
-        let mut kept = Continuation::from_prefix(
-            CompletionPrefix {
-                message,
-                resume_token,
-            },
-            by,
-        );
-        let by = kept.method;
+        let prefix = CompletionPrefix {
+            message: self.completion.message(),
+            resume_token: self.resume_token.take(),
+        };
+        let mut kept = Continuation::from_prefix(prefix, by);
         let usage = self.usage_or_estimate();
-        if by != ContinueBy::Resume {
+        if kept.method != ContinueBy::Resume {
             // The prompt is read once more, but the output is not written again.
             let output = 0;
             self.add_retry_billing(Usage { output, ..usage });
@@ -256,15 +242,15 @@ impl Runner<'_> {
     /// Returns whether the provider refused the continuation itself; then the model can be prompted to continue
     /// instead.
     pub(super) fn can_continue_by_prompt(&self, judged: &ClassifiedFailure) -> bool {
-        let is_final = judged.failure.retryable == Some(false);
-        let refused = is_final
+        let is_refused = judged.failure.retryable == Some(false)
             || matches!(
                 judged.verdict.cause,
                 Cause::InvalidRequest | Cause::ModelNotFound | Cause::Unknown
             );
-        let refused = refused && !self.completion.has_emitted_content;
-        let kept = self.continuation.as_ref();
-        refused && kept.is_some_and(|kept| kept.method != ContinueBy::Prompt)
+        let continues = |kept: &Continuation| kept.method != ContinueBy::Prompt;
+        is_refused
+            && !self.completion.has_emitted_content
+            && self.continuation.as_ref().is_some_and(continues)
     }
 
     /// Switches to a continuation by prompt. Content that cannot be continued that way is retracted.
@@ -283,16 +269,14 @@ impl Runner<'_> {
 
     /// Treats a completion that was interrupted after complete tool calls as one that ended with them.
     pub(super) async fn salvage(&mut self, judged: &ClassifiedFailure) -> Option<Effects> {
-        let may_pass = judged.failure.retryable != Some(false);
-        let wanted = self.turn.after_content == AfterContent::Continue && may_pass;
-        let broke_off =
-            judged.verdict.class() == Class::Transient && self.completion.is_in_progress;
-        if !wanted
-            || !broke_off
-            || self.resume_token.is_some()
-            || !self.completion.has_calls()
-            || self.turn.tools.is_none()
-        {
+        let is_wanted = self.turn.after_content == AfterContent::Continue
+            && judged.failure.retryable != Some(false)
+            && judged.verdict.class() == Class::Transient;
+        let can_run = self.completion.is_in_progress
+            && self.resume_token.is_none()
+            && self.completion.has_calls()
+            && self.turn.tools.is_some();
+        if !is_wanted || !can_run {
             return None;
         }
         let message = "the answer broke off; the calls that were complete are run".to_owned();

@@ -93,11 +93,8 @@ impl Runner<'_> {
             return None;
         }
         let parts = &self.completion.parts;
-        let calls = parts.iter().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(call),
-            _ => None,
-        });
-        let calls: Vec<&ToolCall> = calls.collect();
+        let message = self.completion.message();
+        let calls: Vec<&ToolCall> = message.tool_calls().collect();
         let proven =
             |part: &Part| matches!(part, Part::Reasoning(reasoning) if reasoning.proof.is_some());
         let reasoned = match (parts.iter().any(proven), self.completion.has_reasoning) {
@@ -105,18 +102,14 @@ impl Runner<'_> {
             (false, true) => ReasoningKind::NotReplayable,
             (false, false) => ReasoningKind::None,
         };
-        let cut_calls: Vec<&str> = self
-            .completion
-            .truncated_calls
-            .iter()
-            .map(String::as_str)
-            .collect();
+        let incomplete_calls = self.completion.truncated_calls.iter();
+        let incomplete_calls: Vec<&str> = incomplete_calls.map(String::as_str).collect();
         check_completion(&FinishedCompletion {
             stop_reason,
-            text: &self.completion.text(),
+            text: &message.text(),
             calls: &calls,
             reasoning: reasoned,
-            incomplete_calls: &cut_calls,
+            incomplete_calls: &incomplete_calls,
             usage: self.completion.usage,
             has_tools: !self.turn.request.tools.is_empty(),
             window: self.turn.traits.window,
@@ -125,14 +118,13 @@ impl Runner<'_> {
 
     /// Converts an invalid completion to a failure, which is final when no correction is left.
     pub(super) fn invalid_completion_failure(&self, oddity: InvalidCompletion) -> Failure {
-        let now = self.turn.clock.now();
         let mut message = oddity.user_message().to_owned();
         let said = self.completion.text();
         if oddity == InvalidCompletion::Refused && !said.trim().is_empty() {
             message = format!("{message}: {}", said.trim());
         }
-        let failure = Failure::thrown(self.turn.provider.name(), &message, now)
-            .with_verdict(Verdict::new(oddity.cause(), Scope::Request));
+        let verdict = Verdict::new(oddity.cause(), Scope::Request);
+        let failure = self.thrown(&message).with_verdict(verdict);
         match self.can_correct() || oddity.correction().is_none() {
             true => failure,
             false => failure.with_retryable(false),
@@ -263,9 +255,8 @@ impl Runner<'_> {
             "the model made the same tool calls with the same results {times} times in a row"
         );
         if times >= MAX_REPEATS {
-            let now = self.turn.clock.now();
-            let failure = Failure::thrown(self.turn.provider.name(), &problem, now)
-                .with_verdict(Verdict::new(Cause::MalformedOutput, Scope::Request));
+            let verdict = Verdict::new(Cause::MalformedOutput, Scope::Request);
+            let failure = self.thrown(&problem).with_verdict(verdict);
             self.report_failure(ClassifiedFailure::new(failure), GiveUp::NotRetryable);
             return Some(Outcome::Failed(GiveUp::NotRetryable));
         }
