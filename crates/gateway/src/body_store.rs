@@ -5,7 +5,6 @@
 //! while it is sent.
 
 mod body_writer;
-mod volume;
 
 pub(super) use body_writer::BodyWriter;
 
@@ -13,11 +12,11 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use outlast_engine::transport::Payload;
 use parking_lot::Mutex;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use volume::Volume;
 
 /// Minimum size of a body for a file, in bytes.
 const MIN_FILE_BYTES: usize = 4 << 10;
@@ -163,6 +162,51 @@ impl FileRange {
             let piece = place.read(sent, length).await?;
             Ok(Some((piece, (place, sent + length))))
         })
+    }
+}
+
+/// A file without a name that stores bodies one after the other. Nothing is left of it when the process ends, however that
+/// happens; its space is free again when the last reference is dropped.
+#[derive(Debug)]
+struct Volume(Mutex<File>);
+
+impl Volume {
+    /// Creates an empty file in the given folder, which nobody else can open.
+    fn new(folder: &Path) -> io::Result<Self> {
+        let path = folder.join(uuid::Uuid::now_v7().to_string());
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&path)?;
+        // On systems that keep the names of open files this fails, and the folder is emptied at the next start.
+        std::fs::remove_file(&path).ok();
+        Ok(Self(Mutex::new(file)))
+    }
+
+    #[cfg(test)]
+    fn of(file: File) -> Self {
+        Self(Mutex::new(file))
+    }
+
+    /// Truncates the file, which frees its space.
+    fn clear(&self) -> io::Result<()> {
+        self.0.lock().set_len(0)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut file = self.0.lock();
+        file.seek(SeekFrom::Start(at))?;
+        file.write_all(bytes)
+    }
+
+    /// Reads `length` bytes from the given offset. Fails if a full disk took only a part of them.
+    fn read(&self, at: u64, length: usize) -> io::Result<Bytes> {
+        let mut bytes = vec![0; length];
+        let mut file = self.0.lock();
+        file.seek(SeekFrom::Start(at))?;
+        file.read_exact(&mut bytes)?;
+        Ok(bytes.into())
     }
 }
 

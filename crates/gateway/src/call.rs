@@ -248,12 +248,7 @@ fn rules(request: &InboundRequest, strategy: &PolicyRetry) -> RetryRules {
 
 /// Waits until a person cancels the request. A retry-now command has no effect during an attempt.
 async fn wait_for_cancel(hold: Option<&Hold>) {
-    while let Some(hold) = hold {
-        if hold.command().await == Command::Cancel {
-            return;
-        }
-    }
-    std::future::pending().await
+    while driven::command(hold).await != Command::Cancel {}
 }
 
 /// Returns the attempts and waits so far, without borrowing all of a call.

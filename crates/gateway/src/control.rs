@@ -276,7 +276,7 @@ fn page_response(asked: &Parts) -> ControlResult {
     let file = path.strip_prefix(PAGE).and_then(assets::file);
     if file.is_none() && path != ROOT {
         let message = format!("there is nothing here; the page is at {PAGE}");
-        return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", message));
+        return Err(Problem::unknown(message));
     }
     check_method(asked, READ_METHODS)?;
     if let Some(file) = file {
@@ -305,7 +305,7 @@ fn parse_request_id(body: &[u8]) -> Result<Option<String>, Problem> {
     let read = serde_json::from_slice::<RequestSelector>(body);
     read.map(|meant| meant.id).map_err(|error| {
         let message = format!("the body is {{\"id\": \"…\"}} or empty: {error}");
-        Problem::new(StatusCode::BAD_REQUEST, "invalid_request", message)
+        Problem::unreadable(message)
     })
 }
 
@@ -328,8 +328,7 @@ fn retry_now(body: &[u8], gateway: &dyn GatewayControl) -> Result<Value, Problem
 fn cancel(body: &[u8], gateway: &dyn GatewayControl) -> Result<Value, Problem> {
     let Some(id) = parse_request_id(body)? else {
         let message = "which one is to be cancelled: {\"id\": \"…\"}";
-        let status = StatusCode::BAD_REQUEST;
-        return Err(Problem::new(status, "invalid_request", message));
+        return Err(Problem::unreadable(message));
     };
     if !gateway.cancel(&id) {
         return Err(no_such_request());

@@ -1,7 +1,6 @@
 //! A body that is still arriving: in memory while it is short, then in a file as long as one can be written.
 
-use super::volume::Volume;
-use super::{Body, BodyStore, FileRange, MAX_MEMORY_BYTES};
+use super::{Body, BodyStore, FileRange, MAX_MEMORY_BYTES, Volume};
 use bytes::{Bytes, BytesMut};
 use std::io;
 use std::path::Path;

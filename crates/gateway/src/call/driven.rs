@@ -299,7 +299,8 @@ impl Call {
     }
 }
 
-async fn command(hold: Option<&Hold>) -> Command {
+/// Waits for a command of a person; for ever, if the request is not held.
+pub(super) async fn command(hold: Option<&Hold>) -> Command {
     match hold {
         Some(hold) => hold.command().await,
         None => std::future::pending().await,

@@ -68,11 +68,8 @@ impl KeepAliveSchedule {
         match self.stage {
             Stage::Ended => None,
             Stage::Content => self.next_heartbeat(),
-            Stage::Committed => earliest(self.next_end(), self.next_heartbeat()),
-            Stage::Open => earliest(
-                self.next_end(),
-                earliest(self.next_headers(), self.next_interim()),
-            ),
+            Stage::Committed => earliest([self.next_end(), self.next_heartbeat(), None]),
+            Stage::Open => earliest([self.next_end(), self.next_headers(), self.next_interim()]),
         }
     }
 
@@ -238,15 +235,12 @@ impl KeepAliveSchedule {
     }
 }
 
-/// Returns the earlier of the two, or the first if both are due at the same time.
+/// Returns the earliest action, the first of those that are due at the same time.
 fn earliest(
-    one: Option<(Timestamp, KeepAliveAction)>,
-    other: Option<(Timestamp, KeepAliveAction)>,
+    actions: [Option<(Timestamp, KeepAliveAction)>; 3],
 ) -> Option<(Timestamp, KeepAliveAction)> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(if other.0 < one.0 { other } else { one }),
-        (one, other) => one.or(other),
-    }
+    let actions = actions.into_iter().flatten();
+    actions.min_by_key(|(at, _)| *at)
 }
 
 /// Returns most of a time limit, so that an action within it comes in time.

@@ -152,7 +152,7 @@ impl<'a> Endpoint<'a> {
             ["gateways", port, "cancel"] => Self::Gateway(port, GatewayEndpoint::Cancel),
             _ => {
                 let detail = "there is nothing here; docs/gateway.md lists what is";
-                return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", detail));
+                return Err(Problem::unknown(detail));
             }
         })
     }
@@ -172,11 +172,8 @@ fn check_port(gateway: &dyn GatewayControl, port: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!("this gateway is {own}, and knows of no other");
-    Err(Problem::new(
-        StatusCode::NOT_FOUND,
-        "no_such_gateway",
-        detail,
-    ))
+    let status = StatusCode::NOT_FOUND;
+    Err(Problem::new(status, "no_such_gateway", detail))
 }
 
 /// Returns the sequence number after which changes are requested; without one, all are.
@@ -186,10 +183,8 @@ fn after_parameter(asked: &Parts) -> Result<u64, Problem> {
     let Some(value) = values.next() else {
         return Ok(0);
     };
-    value.parse().map_err(|_| {
-        let detail = "`after` is the number that an earlier answer has as `seq`";
-        Problem::new(StatusCode::BAD_REQUEST, "invalid_request", detail)
-    })
+    let detail = "`after` is the number that an earlier answer has as `seq`";
+    value.parse().map_err(|_| Problem::unreadable(detail))
 }
 
 #[cfg(test)]
