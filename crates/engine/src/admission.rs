@@ -74,11 +74,11 @@ struct HostState {
     is_cause_new: bool,
     processes: u32,
     recent: RecentCalls,
-    /// What waiting requests were told last, and when.
+    /// The last values that were announced to waiting requests, and the time of it.
     told: (StartFactors, Timestamp),
 }
 
-/// What the times of waiting requests depend on.
+/// The values on which the times of waiting requests depend.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct StartFactors {
     mode: Option<Mode>,
@@ -103,7 +103,7 @@ struct PassSlot {
     waker: Option<Waker>,
 }
 
-/// The late calls of this process while everybody may call, for people only.
+/// The recent calls of this process while everybody may call, for people only.
 #[derive(Clone, Copy, Default)]
 struct RecentCalls {
     calls: f64,

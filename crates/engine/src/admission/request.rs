@@ -255,11 +255,6 @@ impl GateRequest {
         self.host.state.lock().queue.expected_start(self.id, now)
     }
 
-    /// Returns the number of requests of this process that wait for the gate.
-    pub fn waiting(&self) -> u32 {
-        self.host.state.lock().queue.ready_count()
-    }
-
     /// Returns the latest time that the provider stated for everybody, while nobody may call before it.
     pub fn stated_end(&self) -> Option<Timestamp> {
         let state = self.host.state.lock();

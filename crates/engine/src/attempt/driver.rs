@@ -66,17 +66,13 @@ pub struct AccountEffect {
 
 impl Driver {
     /// Creates the driver of a call with this recovery. Without shared state, the call has no gate.
-    pub const fn new(state: State, shared_state: Option<SharedState>) -> Self {
+    pub fn new(state: State, shared_state: Option<SharedState>) -> Self {
         Self {
             state,
             shared_state,
             request: None,
             account: None,
-            accounts: TriedAccounts {
-                left: Vec::new(),
-                refreshed: Vec::new(),
-                has_new_key: false,
-            },
+            accounts: TriedAccounts::default(),
             permit: None,
             arrived: None,
             held_since: None,
@@ -131,11 +127,6 @@ impl Driver {
     /// Returns the last failure.
     pub const fn last_failure(&self) -> Option<&Arc<ClassifiedFailure>> {
         self.last_failure.as_ref()
-    }
-
-    /// Returns the number of requests of this process that wait for the gate.
-    pub fn waiting(&self) -> Option<u32> {
-        self.request.as_ref().map(GateRequest::waiting)
     }
 }
 

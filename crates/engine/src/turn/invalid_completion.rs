@@ -55,7 +55,7 @@ struct Correction {
 impl Runner<'_> {
     /// Handles a completion that ended by itself.
     pub(super) async fn finish_completion(&mut self, stop_reason: StopReason) -> Effects {
-        let Some(oddity) = self.completion_problem(stop_reason) else {
+        let Some(invalid) = self.completion_problem(stop_reason) else {
             if self.completion.has_calls() {
                 self.invalid_completion.consecutive = 0;
             }
@@ -68,18 +68,18 @@ impl Runner<'_> {
         };
         self.refresh_rules();
         let may_correct = self.can_correct();
-        let keeps = oddity.keeps_completion() && !self.completion.parts.is_empty();
+        let keeps = invalid.keeps_completion() && !self.completion.parts.is_empty();
         // The announcement may be the complete message.
-        if oddity == InvalidCompletion::Announced && !may_correct {
+        if invalid == InvalidCompletion::Announced && !may_correct {
             self.complete_step(stop_reason, Vec::new()).await;
             return step(self.driver.state_mut(), Event::Succeeded);
         }
         if keeps && may_correct {
-            return self.complete_and_correct(stop_reason, oddity).await;
+            return self.complete_and_correct(stop_reason, invalid).await;
         }
         self.completion.is_in_progress = true;
-        self.invalid_completion.current = Some(oddity);
-        let failure = self.invalid_completion_failure(oddity);
+        self.invalid_completion.current = Some(invalid);
+        let failure = self.invalid_completion_failure(invalid);
         self.handle_failure(failure).await
     }
 
@@ -117,15 +117,15 @@ impl Runner<'_> {
     }
 
     /// Converts an invalid completion to a failure, which is final when no correction is left.
-    pub(super) fn invalid_completion_failure(&self, oddity: InvalidCompletion) -> Failure {
-        let mut message = oddity.user_message().to_owned();
+    pub(super) fn invalid_completion_failure(&self, invalid: InvalidCompletion) -> Failure {
+        let mut message = invalid.user_message().to_owned();
         let said = self.completion.text();
-        if oddity == InvalidCompletion::Refused && !said.trim().is_empty() {
+        if invalid == InvalidCompletion::Refused && !said.trim().is_empty() {
             message = format!("{message}: {}", said.trim());
         }
-        let verdict = Verdict::new(oddity.cause(), Scope::Request);
+        let verdict = Verdict::new(invalid.cause(), Scope::Request);
         let failure = self.thrown(&message).with_verdict(verdict);
-        match self.can_correct() || oddity.correction().is_none() {
+        match self.can_correct() || invalid.correction().is_none() {
             true => failure,
             false => failure.with_retryable(false),
         }
@@ -139,13 +139,14 @@ impl Runner<'_> {
     ) {
         self.invalid_completion.correction = None;
         let cause = judged.verdict.cause;
-        let is_odd = self.invalid_completion.current.is_some() || cause == Cause::MalformedOutput;
-        if !is_odd || !self.can_correct() || !self.completion.is_in_progress {
+        let is_invalid =
+            self.invalid_completion.current.is_some() || cause == Cause::MalformedOutput;
+        if !is_invalid || !self.can_correct() || !self.completion.is_in_progress {
             return;
         }
         let problem = judged.failure.message.clone();
         let notice = match self.invalid_completion.current {
-            Some(oddity) => oddity.correction().map(str::to_owned),
+            Some(invalid) => invalid.correction().map(str::to_owned),
             None => Some(format!("{UNUSABLE_NOTICE} ({problem}). Answer again.")),
         };
         self.invalid_completion.correction = notice.map(|notice| Correction {
@@ -170,15 +171,15 @@ impl Runner<'_> {
     async fn complete_and_correct(
         &mut self,
         stop_reason: StopReason,
-        oddity: InvalidCompletion,
+        invalid: InvalidCompletion,
     ) -> Effects {
         self.invalid_completion.needs_another_step = true;
         let calls: Vec<ToolCall> = self.completion.message().tool_calls().cloned().collect();
-        let cause = oddity.cause();
+        let cause = invalid.cause();
         let correction = Correction {
             cause,
-            notice: oddity.correction().unwrap_or_default().to_owned(),
-            problem: oddity.user_message().to_owned(),
+            notice: invalid.correction().unwrap_or_default().to_owned(),
+            problem: invalid.user_message().to_owned(),
         };
         if calls.is_empty() {
             let message = Message::user(correction.notice.clone());
