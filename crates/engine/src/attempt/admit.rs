@@ -40,7 +40,7 @@ impl From<Ended> for Stopped {
     }
 }
 
-/// What follows a step before an attempt.
+/// The step that follows one of the steps before an attempt.
 #[derive(PartialEq, Eq)]
 enum Next {
     /// The step after it.

@@ -1,9 +1,9 @@
-//! How others stop or hurry a turn.
+//! The commands that abort a turn, or end its waits.
 
 use crate::CancellationToken;
 use tokio::sync::mpsc;
 
-/// What was asked of a wait.
+/// A command to a turn that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Abort,
@@ -11,14 +11,14 @@ pub(super) enum Command {
     RetryNow,
 }
 
-/// The turn's end of the line.
+/// The receiving end of the commands, for the turn.
 #[derive(Debug)]
 pub struct Control {
     abort: CancellationToken,
     commands: mpsc::UnboundedReceiver<Command>,
 }
 
-/// The other end: cheap to clone, harmless once the turn is over.
+/// The sending end of the commands: cheap to clone, and without effect once the turn is over.
 #[derive(Clone, Debug)]
 pub struct Handle {
     abort: CancellationToken,
@@ -26,7 +26,7 @@ pub struct Handle {
 }
 
 impl Control {
-    /// A line to a turn that ends when `abort` is cancelled.
+    /// Creates both ends for a turn that ends when `abort` is cancelled.
     pub fn new(abort: CancellationToken) -> (Self, Handle) {
         let (sender, commands) = mpsc::unbounded_channel();
         (
@@ -41,7 +41,7 @@ impl Control {
         )
     }
 
-    /// What is cancelled when the turn is to end.
+    /// Returns the token that is cancelled when the turn is aborted.
     pub(super) fn token(&self) -> CancellationToken {
         self.abort.clone()
     }
@@ -50,7 +50,7 @@ impl Control {
         self.abort.is_cancelled()
     }
 
-    /// Comes when the turn is to end. What was asked of a wait is forgotten meanwhile: there is no wait.
+    /// Resolves when the turn is aborted. Discards the commands to a wait meanwhile: the turn does not wait.
     pub(super) async fn aborted(&mut self) {
         loop {
             tokio::select! {
@@ -63,7 +63,7 @@ impl Control {
         }
     }
 
-    /// The next thing that is asked of a wait.
+    /// Returns the next command.
     pub(super) async fn next_command(&mut self) -> Command {
         tokio::select! {
             biased;
@@ -75,7 +75,7 @@ impl Control {
 }
 
 impl Handle {
-    /// Ends the turn.
+    /// Aborts the turn.
     pub fn abort(&self) {
         self.abort.cancel();
     }

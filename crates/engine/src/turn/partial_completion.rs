@@ -1,29 +1,29 @@
-//! What the attempts of a step have produced so far.
+//! The completion that the attempts of a step have produced so far.
 
 use outlast_dialect::{Message, Part, Role};
 use outlast_kernel::event::{Reasoning, StopReason, Usage};
 
-/// What the attempts have produced.
+/// The completion that the attempts have produced so far.
 #[derive(Default)]
 pub(super) struct PartialCompletion {
     pub(super) parts: Vec<Part>,
     pub(super) stop_reason: Option<StopReason>,
-    /// Whether a call is made that has not ended.
+    /// Whether a call is running.
     pub(super) is_in_progress: bool,
-    /// Whether something of this attempt was handed on.
+    /// Whether content of this attempt was emitted.
     pub(super) has_emitted_content: bool,
     /// Whether the model has shown its reasoning.
     pub(super) has_reasoning: bool,
-    /// The thought that is under way.
+    /// The reasoning that is still arriving.
     partial_reasoning: String,
-    /// The calls that began and were not finished, by their names.
+    /// The names of the tool calls that are incomplete.
     pub(super) truncated_calls: Vec<String>,
     earlier_usage: Usage,
     pub(super) usage: Usage,
 }
 
 impl PartialCompletion {
-    /// Nothing yet, after attempts that used that much.
+    /// Creates an empty completion, after attempts with that usage.
     pub(super) fn with_earlier_usage(earlier_usage: Usage) -> Self {
         Self {
             earlier_usage,
@@ -40,27 +40,27 @@ impl PartialCompletion {
         }
     }
 
-    /// Adds to the thought that is under way.
+    /// Adds to the reasoning that is still arriving.
     pub(super) fn push_reasoning(&mut self, piece: &str) {
         self.has_reasoning = true;
         self.partial_reasoning.push_str(piece);
     }
 
-    /// The thought is whole.
+    /// Completes the reasoning.
     pub(super) fn finish_reasoning(&mut self, reasoning: Reasoning) {
         self.has_reasoning = true;
         self.partial_reasoning.clear();
         self.parts.push(Part::Reasoning(reasoning));
     }
 
-    /// A new attempt starts from what is kept, mostly nothing; what earlier ones used was used.
+    /// Begins an attempt that continues these parts; the usage of earlier attempts still counts.
     pub(super) fn begin_attempt(&mut self, kept: Vec<Part>) {
         *self = Self::with_earlier_usage(self.total_usage());
         self.parts = kept;
         self.is_in_progress = true;
     }
 
-    /// What was used on the way by other calls than those of the step.
+    /// Adds the usage of calls that are not the step's, such as a compaction.
     pub(super) fn add_usage(&mut self, usage: Usage) {
         self.earlier_usage = self.earlier_usage.plus(usage);
     }
@@ -85,7 +85,7 @@ impl PartialCompletion {
         }
     }
 
-    /// What was heard, also of a thought that broke off: whoever asks later is told what was said then.
+    /// Returns the message with reasoning that is incomplete, for the journal.
     pub(super) fn message_with_partial_reasoning(&self) -> Message {
         let mut message = self.message();
         if !self.partial_reasoning.is_empty() {

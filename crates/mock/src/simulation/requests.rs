@@ -321,7 +321,7 @@ fn report(
     }
 }
 
-/// What a request does after a failure.
+/// The next action of a request after a failure.
 enum Next {
     Sleep(Timestamp),
     /// Its probe failed: it is queued again.

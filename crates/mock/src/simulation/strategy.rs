@@ -64,7 +64,7 @@ impl Strategy {
         }
     }
 
-    /// What Outlast does: the gate, and the policy of its gateway.
+    /// The strategy of Outlast: the gate, and the policy of its gateway.
     pub fn outlast(processes: usize, store_latency: u64) -> Result<Self, policy::Error> {
         let gateway = Policy::named("gateway")?;
         let name = "outlast".to_owned();
