@@ -169,7 +169,8 @@ async fn wait_with<'c>(
                     Ok(()) => WaitEnd::TimeOver,
                     Err(Aborted) => WaitEnd::Interrupted(Interrupt::Abort),
                 }),
-                () = timer => None,
+                // The end of the goal comes before all other times, also if the clock is set back meanwhile.
+                () = timer => end.map(|_| WaitEnd::TimeOver),
                 // The senders live as long as the request and the driver.
                 _ = maybe(account_changes.as_mut().map(|changes| changes.changed())) => None,
                 _ = maybe(gate_changes.as_mut().map(|changes| changes.changed())) => None,
@@ -184,9 +185,6 @@ async fn wait_with<'c>(
             Ok(None) => {}
         }
         let now = call.now();
-        if end.is_some_and(|end| end <= now) {
-            return WaitEnd::TimeOver;
-        }
         if let (Some(accounts), Some(target)) = (&accounts, call.target())
             && call.driver().has_better_account(accounts, &target.model)
         {
