@@ -242,6 +242,13 @@ impl GateHost {
         }
     }
 
+    /// Changes the queue in a way that makes nothing due.
+    fn change<R>(&self, change: impl FnOnce(&mut HostState, Timestamp) -> R) -> R {
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        change(&mut state, now)
+    }
+
     /// Changes the queue, and carries out everything that is due.
     fn update<R>(self: &Arc<Self>, change: impl FnOnce(&mut HostState, Timestamp) -> R) -> R {
         let mut state = self.state.lock();

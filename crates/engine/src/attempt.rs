@@ -34,13 +34,13 @@ use std::sync::Arc;
 
 /// The target of an attempt, as far as its gate is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GateTarget {
+pub struct GateTarget<'t> {
     /// The name of the provider.
-    pub provider: String,
+    pub provider: &'t str,
     /// Tells the provider from others with the same name.
-    pub address: String,
+    pub address: &'t str,
     /// The model.
-    pub model: String,
+    pub model: &'t str,
     /// The account, if none of [`Call::accounts`] is used.
     pub account: String,
 }
@@ -107,7 +107,7 @@ pub trait Call<'c>: Send {
     fn driver(&mut self) -> &mut Driver;
 
     /// Returns the target of the next attempt; `None` if it has no gate.
-    fn target(&self) -> Option<GateTarget> {
+    fn target(&self) -> Option<GateTarget<'_>> {
         None
     }
 

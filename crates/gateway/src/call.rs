@@ -23,6 +23,7 @@ use crate::observe::metrics::GaugeGuard;
 use crate::observe::request_log::{NewRequest, RequestKey};
 use crate::server::response_writer::ResponseWriter;
 use crate::server::socket::Socket;
+use http::HeaderName;
 use outlast_engine::attempt::{self as engine, Driver, Ended, Permit};
 use outlast_engine::{RetryStrategy, strategy::PolicyRetry};
 use outlast_kernel::Timestamp;
@@ -35,6 +36,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The header in which SDKs count their own retries of a request.
+const RETRY_COUNT_HEADER: HeaderName = HeaderName::from_static("x-stainless-retry-count");
 /// The shortest limit of a hold: however short a policy's waits are, the gate may need this long.
 const MIN_HOLD: Duration = Duration::from_secs(120);
 
@@ -109,7 +112,7 @@ impl Call {
     ) -> Box<Self> {
         let headers = request.headers();
         let stated = stated_timeout(request.profile, &headers);
-        let resent = headers.get("x-stainless-retry-count");
+        let resent = headers.get(RETRY_COUNT_HEADER);
         if resent.is_some_and(|count| count != "0") {
             shared.metrics.resent(request.profile.name);
         }

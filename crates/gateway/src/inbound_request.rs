@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use outlast_dialect::Dialect;
 use outlast_engine::credential::Credential;
 use outlast_kernel::Timestamp;
-use outlast_kernel::gate::key_account;
+use outlast_kernel::gate::{KeyMark, key_account};
 use outlast_kernel::policy::Policy;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -24,14 +24,19 @@ use std::sync::Arc;
 /// Bodies above this size are parsed on a blocking thread, in bytes.
 const BLOCKING_PARSE_BYTES: usize = 1 << 20;
 /// The header that names the policy of a request.
-const POLICY_HEADER: &str = "x-outlast-policy";
+const POLICY_HEADER: HeaderName = HeaderName::from_static("x-outlast-policy");
 /// The header that names the client, if it is not recognised.
-const CLIENT_HEADER: &str = "x-outlast-client";
+const CLIENT_HEADER: HeaderName = HeaderName::from_static("x-outlast-client");
 /// The prefix of the gateway's own headers, which are not forwarded.
 const OWN_HEADER_PREFIX: &str = "x-outlast-";
 
 /// The headers in which clients send their keys.
-const CREDENTIAL_HEADERS: [&str; 4] = ["x-api-key", "authorization", "api-key", "x-goog-api-key"];
+const CREDENTIAL_HEADERS: [HeaderName; 4] = [
+    HeaderName::from_static("x-api-key"),
+    header::AUTHORIZATION,
+    HeaderName::from_static("api-key"),
+    HeaderName::from_static("x-goog-api-key"),
+];
 
 /// The headers that concern only the connection between the client and the gateway.
 const HOP_BY_HOP: [HeaderName; 10] = [
@@ -62,6 +67,8 @@ pub(super) struct InboundRequest {
     pub(super) model: Box<str>,
     /// Tells the client's credential from others; not the credential itself.
     pub(super) credential_fingerprint: Box<str>,
+    /// Tells the client's key from others; `None` without one.
+    key_mark: Option<KeyMark>,
     pub(super) policy: Arc<Policy>,
 }
 
@@ -89,7 +96,7 @@ impl InboundRequest {
         let route = Route::for_request(&parts.method, path, &parts.headers);
         let target = parts.uri.path_and_query();
         let target = target.map_or(path, |target| target.as_str()).to_owned();
-        let text = |name: &str| parts.headers.get(name)?.to_str().ok();
+        let text = |name| parts.headers.get::<HeaderName>(name)?.to_str().ok();
         let forced = text(CLIENT_HEADER).or(upstreams.client.as_deref());
         let profile = clients::recognise(&parts.headers, forced);
         let policy = match text(POLICY_HEADER) {
@@ -115,6 +122,7 @@ impl InboundRequest {
             is_streamed,
             model,
             credential_fingerprint: credential_fingerprint(&parts.headers),
+            key_mark: key_mark(&parts.headers),
             policy,
             method: parts.method,
             headers: HeaderStorage::Parsed(forwarded_request_headers(parts.headers, route.kind)),
@@ -124,7 +132,7 @@ impl InboundRequest {
     /// Returns the request without the gateway's own client keys.
     pub(super) fn without_gateway_keys(mut self, keys: &ClientKeys) -> Self {
         let mut headers = self.headers().into_owned();
-        for name in CREDENTIAL_HEADERS.map(HeaderName::from_static) {
+        for name in CREDENTIAL_HEADERS {
             let alone = headers
                 .get(&name)
                 .map(|value| (name.clone(), value.clone()));
@@ -133,6 +141,7 @@ impl InboundRequest {
                 headers.remove(name);
             }
         }
+        self.key_mark = key_mark(&headers);
         self.headers = HeaderStorage::Parsed(headers);
         self
     }
@@ -157,7 +166,8 @@ impl InboundRequest {
     /// Returns the account that the client's key stands for at an upstream, as sessions with the same key name it; empty without
     /// a key.
     pub(super) fn key_account(&self, provider: &str, address: &str) -> String {
-        key(&self.headers()).map_or(String::new(), |key| key_account(provider, key, address))
+        self.key_mark
+            .map_or(String::new(), |mark| key_account(provider, mark, address))
     }
 
     /// Returns the identity by which the request is recognised when its client sends it again.
@@ -190,7 +200,7 @@ impl InboundRequest {
     /// Returns everything in the request that is or may be a credential: keys are found in cookies and in queries, too.
     pub(super) fn credentials(&self) -> Vec<Credential> {
         let headers = self.headers();
-        let names = CREDENTIAL_HEADERS.iter().copied().chain(["cookie"]);
+        let names = CREDENTIAL_HEADERS.into_iter().chain([header::COOKIE]);
         let values = names.filter_map(|name| headers.get(name));
         let texts = values.filter_map(|value| value.to_str().ok());
         let (_, query) = self.target.split_once('?').unwrap_or_default();
@@ -277,11 +287,11 @@ fn parse_model_and_stream(body: &[u8]) -> (Box<str>, bool) {
     (model.into_owned().into(), asked.stream)
 }
 
-/// Returns the key that a client has sent.
-fn key(headers: &HeaderMap) -> Option<&str> {
-    let mut names = CREDENTIAL_HEADERS.iter();
-    let value = names.find_map(|name| headers.get(*name)?.to_str().ok())?;
-    Some(value.strip_prefix("Bearer ").unwrap_or(value))
+/// Returns the mark of the key that a client has sent.
+fn key_mark(headers: &HeaderMap) -> Option<KeyMark> {
+    let mut values = CREDENTIAL_HEADERS.into_iter().map(|name| headers.get(name));
+    let key = values.find_map(|value| value?.to_str().ok())?;
+    Some(KeyMark::of(key.strip_prefix("Bearer ").unwrap_or(key)))
 }
 
 /// Returns a few characters that tell credentials apart, and from which none can be guessed.
@@ -436,9 +446,9 @@ mod tests {
             ("x-api-key", "planted"),
             ("authorization", "Bearer planted"),
         ] {
-            assert_eq!(key(&headers(&[sent])), Some("planted"));
+            assert_eq!(key_mark(&headers(&[sent])), Some(KeyMark::of("planted")));
         }
-        assert_eq!(key(&HeaderMap::new()), None);
+        assert_eq!(key_mark(&HeaderMap::new()), None);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub use evidence::{
     StreakReport, Urgency,
 };
 pub use grant::{Candidate, Grant, QueueSummary};
-pub use key::{gate_key, gate_key_account, key_account};
+pub use key::{KeyMark, gate_key, gate_key_account, key_account};
 pub use outcome::{CallOutcome, concerns_others};
 pub use pace::Slots;
 pub use process::{Action, ProcessQueue, Sync, SyncReply, has_moved};

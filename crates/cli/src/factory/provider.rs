@@ -13,7 +13,7 @@ use outlast_engine::shared_state::SharedState;
 use outlast_engine::target::ModelTarget;
 use outlast_engine::transport::{Http, HttpSettings, Proxies};
 use outlast_kernel::budget::{Cost, Price};
-use outlast_kernel::gate::key_account;
+use outlast_kernel::gate::{KeyMark, key_account};
 use outlast_kernel::model_info::Capabilities;
 use outlast_kernel::text;
 use outlast_mock::{Script, ScriptedTransport};
@@ -172,7 +172,7 @@ pub(crate) fn accounts_at(
     match (&settings.api_key, settings.provider) {
         (Some(key), Some(provider)) if named.is_empty() => {
             vec![Account {
-                name: key_account(provider.name(), key.expose_secret(), place),
+                name: key_account(provider.name(), KeyMark::of(key.expose_secret()), place),
                 source: Arc::new(FixedKey(key.clone())),
                 max_in_flight: None,
             }]

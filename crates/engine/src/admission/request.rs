@@ -68,14 +68,17 @@ impl GateRequest {
     pub fn enter(&mut self) -> bool {
         let (id, record, stage) = (self.id, self.record, self.stage);
         let pass = match stage {
-            Stage::Absent => self.host.update(|state, now| {
-                let pass = state.queue.arrive_open(now);
-                if pass.is_none() {
-                    state.slots.insert(id, PassSlot::default());
-                    state.queue.arrive(id, &record, now);
-                }
-                pass
-            }),
+            // Where everybody may call, nothing becomes due.
+            Stage::Absent => self
+                .host
+                .change(|state, now| state.queue.arrive_open(now))
+                .or_else(|| {
+                    self.host.update(|state, now| {
+                        state.slots.insert(id, PassSlot::default());
+                        state.queue.arrive(id, &record, now);
+                        None
+                    })
+                }),
             Stage::Failed => self.host.update(|state, now| {
                 state.slots.insert(id, PassSlot::default());
                 state.queue.requeue(id, &record, now);
@@ -173,7 +176,7 @@ impl GateRequest {
     pub fn begin(&mut self) {
         if let Stage::Admitted(pass) = self.stage {
             let request = self.id;
-            let call = self.host.update(|state, now| {
+            let call = self.host.change(|state, now| {
                 let call = Call {
                     request,
                     began: now,

@@ -5,7 +5,7 @@
 //! Not here: the wait for a retry, and how a wait looks after its caller (see `wait`); the choice among accounts (see
 //! `accounts`).
 
-use super::driver::{Driver, provider_name};
+use super::driver::{Driver, current_gate_key, provider_name};
 use super::wait::{Goal, WaitEnd, announce_hold, wait, watch};
 use super::{Call, Ended, HoldReason, Interrupt, Wait, classify, no_usable_key};
 use crate::BoxFuture;
@@ -53,9 +53,9 @@ enum Next {
 pub(super) async fn admit<'c>(call: &mut dyn Call<'c>) -> Result<(), Stopped> {
     loop {
         choose_account(call).await?;
-        let (target, now) = (call.target(), call.now());
+        let (gate, now) = (current_gate_key(call), call.now());
         let driver = call.driver();
-        driver.set_gate(target, now);
+        driver.set_gate(gate, now);
         let skips_gate = std::mem::take(&mut driver.skips_gate);
         if let Some(request) = &mut driver.request {
             if skips_gate {
@@ -91,14 +91,18 @@ async fn choose_account<'c>(call: &mut dyn Call<'c>) -> Result<(), Stopped> {
 
 /// Chooses the account, if there are any. The inner error is the reason why none has a usable key.
 pub(super) async fn choose<'c>(call: &mut dyn Call<'c>) -> Result<Result<(), String>, Interrupt> {
-    let (Some(accounts), Some(target)) = (call.accounts(), call.target()) else {
+    let Some(accounts) = call.accounts() else {
+        return Ok(Ok(()));
+    };
+    let model = call.target().map(|target| target.model.to_owned());
+    let Some(model) = model else {
         return Ok(Ok(()));
     };
     let driver = call.driver();
     let in_use = driver.account().map(|account| account.name.clone());
     let left = driver.left_accounts();
     let mut choosing: BoxFuture<'static, Result<SelectedAccount, String>> = Box::pin(async move {
-        let chosen = accounts.choose(in_use.as_deref(), &left, &target.model);
+        let chosen = accounts.choose(in_use.as_deref(), &left, &model);
         chosen.await
     });
     let chosen = match choosing.as_mut().now_or_never() {

@@ -1,6 +1,6 @@
 //! The state of one call over all of its attempts.
 
-use super::{Call, GateTarget, classify};
+use super::{Call, classify};
 use crate::RetryStrategy;
 use crate::accounts::{AccountStatus, Accounts, SelectedAccount};
 use crate::admission::GateRequest;
@@ -133,13 +133,12 @@ impl Driver {
 // --- Target ---
 
 impl Driver {
-    /// Enters the gate of the target; a request before another gate leaves it.
-    pub(super) fn set_gate(&mut self, target: Option<GateTarget>, now: Timestamp) {
-        let (Some(shared_state), Some(target)) = (&self.shared_state, target) else {
+    /// Enters the gate with that key; a request before another gate leaves it.
+    pub(super) fn set_gate(&mut self, key: Option<String>, now: Timestamp) {
+        let (Some(shared_state), Some(key)) = (&self.shared_state, key) else {
             self.request = None;
             return;
         };
-        let key = self.key_of(&target);
         if self
             .request
             .as_ref()
@@ -152,16 +151,9 @@ impl Driver {
         self.request = Some(shared_state.request(&key, arrived));
     }
 
-    /// Returns whether the target has another gate than the request is before.
-    pub(super) fn is_other_gate(&self, target: Option<&GateTarget>) -> bool {
-        let key = target.map(|target| self.key_of(target));
-        key.as_deref() != self.request.as_ref().map(GateRequest::key)
-    }
-
-    fn key_of(&self, target: &GateTarget) -> String {
-        let account = self.account.as_ref().map(|account| account.name.as_str());
-        let account = account.unwrap_or(&target.account);
-        gate_key(&target.provider, &target.address, account, &target.model)
+    /// Returns whether that is the key of another gate than the request is before.
+    pub(super) fn is_other_gate(&self, key: Option<&str>) -> bool {
+        key != self.request.as_ref().map(GateRequest::key)
     }
 
     pub(super) fn left_accounts(&self) -> Vec<String> {
@@ -337,9 +329,21 @@ impl Driver {
     }
 }
 
+/// Returns the key of the gate of the call's target, with the account in use.
+pub(super) fn current_gate_key(call: &mut dyn Call<'_>) -> Option<String> {
+    let in_use = call.driver().account().map(|account| account.name.clone());
+    let target = call.target()?;
+    let account = in_use.as_ref().unwrap_or(&target.account);
+    Some(gate_key(
+        target.provider,
+        target.address,
+        account,
+        target.model,
+    ))
+}
+
 /// Returns the name of the provider for failures that the driver finds.
 pub(super) fn provider_name(call: &dyn Call<'_>) -> String {
     call.target()
-        .map(|target| target.provider)
-        .unwrap_or_default()
+        .map_or(String::new(), |target| target.provider.to_owned())
 }

@@ -6,7 +6,7 @@
 //! `admission`).
 
 use super::admit::choose;
-use super::driver::Announced;
+use super::driver::{Announced, current_gate_key};
 use super::{Announcement, Call, Ended, HoldReason, Interrupt};
 use crate::BoxFuture;
 use crate::accounts::Accounts;
@@ -70,14 +70,14 @@ pub(super) async fn for_retry<'c>(
         enter_wait(call, retry.at, is_stated).await?;
         let end = wait(call, Goal::Retry(retry.at)).await;
         call.driver().forget_tried_accounts();
-        let (now, target) = (call.now(), call.target());
+        let (now, gate) = (call.now(), current_gate_key(call));
         let driver = call.driver();
         match end {
             WaitEnd::Interrupted(Interrupt::Ended(ended)) => return Err(ended),
             WaitEnd::Interrupted(Interrupt::AbortRetry) => return Ok(Event::RetryAborted { now }),
             WaitEnd::Interrupted(Interrupt::Abort) => return Ok(Event::Aborted { now }),
             WaitEnd::Interrupted(Interrupt::Reconsider)
-                if !driver.is_other_gate(target.as_ref()) =>
+                if !driver.is_other_gate(gate.as_deref()) =>
             {
                 continue;
             }
@@ -107,9 +107,9 @@ async fn enter_wait<'c>(
             Err(Interrupt::Ended(ended)) => return Err(ended),
             Err(_) => false,
         };
-    let (target, now) = (call.target().filter(|_| is_chosen), call.now());
+    let (gate, now) = (current_gate_key(call), call.now());
     let driver = call.driver();
-    driver.set_gate(target, now);
+    driver.set_gate(gate.filter(|_| is_chosen), now);
     if let Some(request) = &mut driver.request {
         request.wait_until(at, is_stated);
     }
@@ -185,10 +185,11 @@ async fn wait_with<'c>(
             Ok(None) => {}
         }
         let now = call.now();
-        if let (Some(accounts), Some(target)) = (&accounts, call.target())
-            && call.driver().has_better_account(accounts, &target.model)
-        {
-            return WaitEnd::Reconsider;
+        if let Some(accounts) = &accounts {
+            let model = call.target().map(|target| target.model.to_owned());
+            if model.is_some_and(|model| call.driver().has_better_account(accounts, &model)) {
+                return WaitEnd::Reconsider;
+            }
         }
         if reconsider_at.is_some_and(|at| at <= now) {
             reconsider_at = Some(now + RECONSIDER_INTERVAL);

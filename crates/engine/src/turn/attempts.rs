@@ -21,12 +21,12 @@ impl<'a> Call<'a> for Runner<'a> {
         &mut self.driver
     }
 
-    fn target(&self) -> Option<GateTarget> {
+    fn target(&self) -> Option<GateTarget<'_>> {
         let provider = self.turn.provider;
         Some(GateTarget {
-            provider: provider.name().to_owned(),
-            address: provider.endpoint().to_owned(),
-            model: self.turn.request.model.clone(),
+            provider: provider.name(),
+            address: provider.endpoint(),
+            model: &self.turn.request.model,
             account: String::new(),
         })
     }

@@ -29,11 +29,11 @@ fn seconds(seconds: u64) -> Timestamp {
     START + Duration::from_secs(seconds)
 }
 
-fn target(model: &str) -> GateTarget {
+fn target(model: &'static str) -> GateTarget<'static> {
     GateTarget {
-        provider: "p".to_owned(),
-        address: "host".to_owned(),
-        model: model.to_owned(),
+        provider: "p",
+        address: "host",
+        model,
         account: "own".to_owned(),
     }
 }
@@ -70,10 +70,10 @@ struct TestCall {
     driver: Driver,
     clock: Arc<dyn Clock>,
     strategy: PolicyRetry,
-    target: GateTarget,
+    target: GateTarget<'static>,
     accounts: Option<Accounts>,
     /// The target and the accounts after a change of the settings.
-    changed: Option<(GateTarget, Option<Accounts>)>,
+    changed: Option<(GateTarget<'static>, Option<Accounts>)>,
     attempts: VecDeque<Attempt>,
     interrupts: mpsc::UnboundedReceiver<Interrupt>,
     interrupt: mpsc::UnboundedSender<Interrupt>,
@@ -134,7 +134,7 @@ impl Call<'static> for TestCall {
         &mut self.driver
     }
 
-    fn target(&self) -> Option<GateTarget> {
+    fn target(&self) -> Option<GateTarget<'_>> {
         Some(self.target.clone())
     }
 

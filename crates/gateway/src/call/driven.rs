@@ -28,12 +28,12 @@ impl DrivenCall<'static> for Call {
         &mut self.driver
     }
 
-    fn target(&self) -> Option<GateTarget> {
+    fn target(&self) -> Option<GateTarget<'_>> {
         let upstream = self.upstreams.for_route(self.request.route);
         self.request.route.is_retried().then(|| GateTarget {
-            provider: upstream.name.clone(),
-            address: upstream.address.clone(),
-            model: self.request.model.to_string(),
+            provider: &upstream.name,
+            address: &upstream.address,
+            model: &self.request.model,
             account: (self.request).key_account(&upstream.name, &upstream.address),
         })
     }

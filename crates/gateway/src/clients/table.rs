@@ -28,15 +28,22 @@ use super::profile::HeaderSign::{HeaderEquals, HeaderPresent, UserAgentContains,
 use super::profile::{
     HeaderTiming, HeartbeatPlan, HoldPlan, KeepAliveFrames, Profile, RetryAfterSupport, StatedLimit,
 };
+use http::HeaderName;
 
+/// The number of headers by which rows are told apart.
+pub(super) const SIGNATURE_HEADER_COUNT: usize = 5;
 /// The headers by which rows are told apart, beside the user agent.
-pub(super) const SIGNATURE_HEADERS: [&str; 5] = [
-    "anthropic-version",
-    "goose-session-id",
-    "originator",
-    "x-stainless-lang",
-    "x-stainless-runtime",
+pub(super) const SIGNATURE_HEADERS: [(&str, HeaderName); SIGNATURE_HEADER_COUNT] = [
+    signature_header("anthropic-version"),
+    signature_header("goose-session-id"),
+    signature_header("originator"),
+    signature_header("x-stainless-lang"),
+    signature_header("x-stainless-runtime"),
 ];
+
+const fn signature_header(name: &'static str) -> (&'static str, HeaderName) {
+    (name, HeaderName::from_static(name))
+}
 
 /// All rows but the one for unknown clients; more specific rows come first.
 pub static ALL: &[Profile] = &[

@@ -9,6 +9,7 @@ mod registration;
 use crate::observe::log::{Outcome, Record, dialect_label};
 use outlast_dialect::Dialect;
 use outlast_kernel::verdict::Cause;
+use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -16,6 +17,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 /// The content type of the text, for scrapers.
@@ -25,7 +27,25 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 const OTHER: &str = "other";
 
 /// The names and values of `N` labels.
-type Labels<const N: usize> = [(&'static str, &'static str); N];
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Labels<const N: usize>([(&'static str, &'static str); N]);
+
+/// Hashes little: series are looked up several times in each request, and the values of a label differ in length or in
+/// their first letter nearly always.
+impl<const N: usize> Hash for Labels<N> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for (_, value) in self.0 {
+            let first = value.bytes().next().unwrap_or_default();
+            state.write_usize(value.len() << 8 | usize::from(first));
+        }
+    }
+}
+
+impl<const N: usize> EncodeLabelSet for Labels<N> {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> std::fmt::Result {
+        self.0.encode(encoder)
+    }
+}
 
 /// All metrics of one gateway.
 pub struct Metrics {
@@ -126,31 +146,34 @@ impl Drop for GaugeGuard {
 impl Metrics {
     /// Counts an attempt that failed before content.
     pub fn attempt_failed(&self, dialect: Option<Dialect>, cause: Cause) {
-        let labels = [dialect_of(dialect), ("cause", cause.as_str())];
+        let labels = Labels([dialect_of(dialect), ("cause", cause.as_str())]);
         self.attempts_failed.get_or_create(&labels).inc();
         self.totals.attempts_failed.inc();
     }
 
     /// Counts an attempt after the first.
     pub fn retry(&self, dialect: Option<Dialect>) {
-        self.retries.get_or_create(&[dialect_of(dialect)]).inc();
+        let labels = Labels([dialect_of(dialect)]);
+        self.retries.get_or_create(&labels).inc();
         self.totals.retries.inc();
     }
 
     /// Counts a request that its client is known, or says, to have sent before.
     pub fn resent(&self, client: &'static str) {
-        self.resent.get_or_create(&[self.client_of(client)]).inc();
+        let labels = Labels([self.client_of(client)]);
+        self.resent.get_or_create(&labels).inc();
     }
 
     /// Counts such a request that resumes where the earlier one stopped.
     pub fn resumed(&self, client: &'static str) {
-        self.resumed.get_or_create(&[self.client_of(client)]).inc();
+        let labels = Labels([self.client_of(client)]);
+        self.resumed.get_or_create(&labels).inc();
         self.totals.resumed.inc();
     }
 
     /// Counts a refused request; `kind` is one word of our own for the reason.
     pub fn refused(&self, kind: &'static str) {
-        self.refused.get_or_create(&[("kind", kind)]).inc();
+        self.refused.get_or_create(&Labels([("kind", kind)])).inc();
         self.totals.refused.inc();
     }
 
@@ -158,7 +181,7 @@ impl Metrics {
     pub fn finished(&self, record: &Record<'_>) {
         let dialect = dialect_of(record.dialect);
         let outcome = ("outcome", record.outcome.as_str());
-        let labels = [dialect, self.client_of(record.client), outcome];
+        let labels = Labels([dialect, self.client_of(record.client), outcome]);
         self.requests.get_or_create(&labels).inc();
         self.totals.requests.inc();
         if record.outcome == Outcome::Answered {
@@ -171,7 +194,7 @@ impl Metrics {
             (&self.first_byte, record.first_byte),
         ] {
             if let Some(time) = time {
-                let series = histogram.get_or_create(&[dialect]);
+                let series = histogram.get_or_create(&Labels([dialect]));
                 series.observe(time.as_secs_f64());
             }
         }
