@@ -79,9 +79,9 @@ struct HostState {
 }
 
 /// The values on which the times of waiting requests depend.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct StartFactors {
-    mode: Option<Mode>,
+    mode: Mode,
     probe_at: Option<Timestamp>,
     shortened_sleeps: u64,
 }
@@ -90,7 +90,7 @@ impl StartFactors {
     fn of(queue: &ProcessQueue) -> Self {
         let gate = queue.gate();
         Self {
-            mode: Some(gate.mode()),
+            mode: gate.mode(),
             probe_at: gate.outage().map(|(_, probe_at)| probe_at),
             shortened_sleeps: queue.shortened_sleeps(),
         }
@@ -201,13 +201,14 @@ impl Admission {
 
 impl GateHost {
     fn new(key: Arc<str>, admission: &Admission, gate: Gate, is_shared: bool) -> Self {
-        let told = (StartFactors::default(), Timestamp::default());
+        let queue = ProcessQueue::new(gate, is_shared);
+        let told = (StartFactors::of(&queue), Timestamp::default());
         Self {
             key,
             clock: Arc::clone(&admission.clock),
             link: admission.link.clone(),
             state: Mutex::new(HostState {
-                queue: ProcessQueue::new(gate, is_shared),
+                queue,
                 slots: HashMap::new(),
                 exchange: None,
                 is_exchanging: false,
@@ -291,7 +292,7 @@ impl GateHost {
     fn tell_waiting(&self, state: &mut HostState, now: Timestamp) {
         let news = StartFactors::of(&state.queue);
         let (told, told_at) = state.told;
-        let moves = news.mode == Some(Mode::Paced) && now.since(told_at) >= ANNOUNCE_INTERVAL;
+        let moves = news.mode == Mode::Paced && now.since(told_at) >= ANNOUNCE_INTERVAL;
         if told != news || moves {
             state.told = (news, now);
             self.changes

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// What a case has measured.
+/// The measurement of a case.
 pub(super) struct Line {
     case: String,
     system: &'static str,

@@ -75,11 +75,17 @@ impl Watcher {
     /// everything.
     fn comes_back(&self, server: &Serve, id: &str) -> Transcript {
         let mut stream = server.sse(id, Some(&self.shown.last().unwrap().id));
+        let of_snapshot = |data: &Value| Transcript::of(data["events"].as_array().unwrap());
         let first = stream.next().unwrap();
         assert_eq!(first.event, "snapshot");
-        let mut shown = Transcript::of(first.data["events"].as_array().unwrap());
+        let mut shown = of_snapshot(&first.data);
         while shown.seals().last() == Some(&"") {
-            shown.apply(&stream.next().unwrap().data);
+            let next = stream.next().unwrap();
+            match next.event.as_str() {
+                // The lock of the killed server can outlive it for a moment; the session is told anew once it is free.
+                "snapshot" => shown = of_snapshot(&next.data),
+                _ => shown.apply(&next.data),
+            }
         }
         shown
     }

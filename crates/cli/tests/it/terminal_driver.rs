@@ -225,7 +225,7 @@ impl Pane {
             }
             assert!(start.elapsed() < HANG_TIMEOUT, "no end:\n{}", self.screen());
             // tmux may miss that a process has ended, and looks again when another one does.
-            self.asked(&["run-shell", "true"]);
+            self.asked(&["run-shell", "-b", "true"]);
             std::thread::sleep(POLL_INTERVAL);
         }
     }

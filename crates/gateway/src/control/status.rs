@@ -92,7 +92,7 @@ pub enum AccountState {
 pub struct Gate {
     /// The name of the gate: its provider, account and model.
     pub name: String,
-    /// Who may call: everybody, one probe at a time, or the queue at a rate.
+    /// The calls that the gate allows: all, one probe at a time, or those of the queue at a rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// The cause of the last failure, if known.

@@ -31,7 +31,9 @@ impl Transcript {
 
     /// Adds one event.
     pub(crate) fn apply(&mut self, event: &Value) {
-        let kind = event["type"].as_str().unwrap();
+        let Some(kind) = event["type"].as_str() else {
+            panic!("not an event of a turn: {event}");
+        };
         let id = event["turnId"].as_str().unwrap();
         if kind == "start" {
             self.turns.push((id.to_owned(), Vec::new()));
