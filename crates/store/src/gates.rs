@@ -107,14 +107,14 @@ impl Store {
         self.read(move |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT key, state, cause,
-                     (SELECT min(ifnull(sum(waiting), 0), 4294967295) FROM heartbeats
+                     (SELECT ifnull(sum(waiting), 0) FROM heartbeats
                       WHERE gate = key AND seen BETWEEN ?1 AND ?2)
                  FROM gates",
             )?;
             let rows = statement.query_map(heartbeat_period(now), |row| {
                 let (key, state): (String, String) = (row.get(0)?, row.get(1)?);
-                let (cause, waiting): (Option<String>, u32) = (row.get(2)?, row.get(3)?);
-                Ok((key, state, cause, waiting))
+                let (cause, waiting): (Option<String>, i64) = (row.get(2)?, row.get(3)?);
+                Ok((key, state, cause, clamped(waiting)))
             })?;
             let mut snapshots = Vec::new();
             for row in rows {
@@ -179,7 +179,7 @@ struct Fleet {
 
 fn fleet(connection: &Connection, key: &str, now: Timestamp) -> Result<Fleet, Error> {
     let mut statement = connection.prepare_cached(
-        "SELECT count(*), min(ifnull(sum(waiting), 0), 4294967295), min(CASE WHEN seen >= ?2 THEN oldest END)
+        "SELECT count(*), ifnull(sum(waiting), 0), min(CASE WHEN seen >= ?2 THEN oldest END)
          FROM heartbeats WHERE gate = ?1",
     )?;
     let recent = millis(before(now, ORDER_TIMEOUT));
@@ -187,11 +187,15 @@ fn fleet(connection: &Connection, key: &str, now: Timestamp) -> Result<Fleet, Er
         let oldest: Option<i64> = row.get(2)?;
         Ok(Fleet {
             processes: row.get(0)?,
-            waiting: row.get(1)?,
+            waiting: clamped(row.get(1)?),
             oldest: oldest.map(timestamp),
         })
     })?;
     Ok(fleet)
+}
+
+fn clamped(count: i64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 fn before(now: Timestamp, time: Duration) -> Timestamp {

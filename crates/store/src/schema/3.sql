@@ -1,7 +1,6 @@
 -- Gates have new rules: what the old ones knew is of no use to them, and nobody waits in their queue any more.
 DROP TABLE waiters;
 DELETE FROM gates;
-CREATE INDEX gates_changed ON gates (changed);
 
 -- The queue of each process before each gate; a process that is silent for long has died.
 CREATE TABLE heartbeats (
