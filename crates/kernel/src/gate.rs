@@ -302,6 +302,8 @@ impl Gate {
             if self.mode() != Mode::Down {
                 self.go_down(now);
             }
+            // The failures before it say nothing about the limit: only a call that begins from now on can refute it.
+            self.streak = None;
             if let State::Down(down) = &mut self.state {
                 down.probe_at = down.probe_at.max(self.not_before);
             }

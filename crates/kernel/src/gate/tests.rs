@@ -366,6 +366,28 @@ fn success_of_call_begun_after_stated_time_is_known_ends_outage() {
 }
 
 #[test]
+fn success_of_call_begun_before_usage_limit_does_not_lift_it() {
+    let mut host = Host::new();
+    host.arrive(0);
+    host.advance(50);
+    host.fail(0, GateFailure::default(), 60_000);
+    host.advance(1_060);
+    assert!(host.gate.streak_began().is_some());
+    (1..3).for_each(|request| host.arrive(request));
+    host.advance(1_100);
+    let limit = GateFailure {
+        is_refusal: true,
+        stated: Some(at(3_600_000)),
+        binds_account: true,
+    };
+    host.fail(1, limit, 0);
+    assert_eq!(host.gate.mode(), Mode::Down);
+    host.advance(1_200);
+    host.succeed(2);
+    assert_eq!(host.gate.mode(), Mode::Down);
+}
+
+#[test]
 fn success_that_another_process_reports_ends_outage() {
     let mut host = Host::down();
     let began = host.gate.streak_began().unwrap() + Duration::from_millis(1);
