@@ -1,7 +1,6 @@
 //! Arguments of `outlast demo`.
 
 use clap::Args;
-use std::path::PathBuf;
 
 const BELOW_OPTIONS: &str =
     "The demo runs this program twice on this machine: as a scripted provider that fails, and as an
@@ -11,8 +10,7 @@ a failure was not handled.
 
 Examples:
   outlast demo                      # about ninety seconds, with time to read
-  outlast demo --fast               # without pauses for reading
-  outlast demo --svg outage.svg     # the picture as a file, too";
+  outlast demo --fast               # without pauses for reading";
 
 #[derive(Debug, Args)]
 #[command(after_help = BELOW_OPTIONS)]
@@ -20,8 +18,4 @@ pub(crate) struct DemoArguments {
     /// Skip the pauses for reading, and use a faster clock
     #[arg(long)]
     pub(crate) fast: bool,
-
-    /// Write the picture of the demo to an SVG file as well
-    #[arg(long, value_name = "FILE")]
-    pub(crate) svg: Option<PathBuf>,
 }

@@ -1,6 +1,6 @@
-//! What happened, as rows of text: one for each scene, each over its own time, with its times below it.
+//! The picture of a demo as text: a row for each scene over the scene's own time, with times below it, and the totals.
 //!
-//! Pure: what was recorded and the room that there is come in as arguments.
+//! Pure: the records and the available width come in as arguments.
 
 use super::record::{Moment, MomentKind, Record};
 use super::view::wrapped;
@@ -10,68 +10,9 @@ use std::time::Duration;
 
 const LEGEND: &str = "▲ asks   ░ waits   ✂ cut off   ● tool runs   ✗ killed   ↻ started again   ✓ answered   ■ stopped";
 
-/// What was measured, in all scenes together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Totals {
-    requests: usize,
-    waited: Duration,
-    kills_survived: usize,
-    tools_run: usize,
-    tools_run_twice: usize,
-    words_shown_twice: usize,
-    /// How long it took on the clock on the wall.
-    elapsed: Duration,
-}
-
-impl Totals {
-    pub(super) fn from_records(records: &[Record], elapsed: Duration) -> Self {
-        let sum = |of: fn(&Record) -> usize| records.iter().map(of).sum();
-        Self {
-            requests: sum(|record| record.requests),
-            waited: records.iter().flat_map(Record::waits).sum(),
-            kills_survived: sum(Record::kills_survived),
-            tools_run: sum(|record| record.tool_runs.len()),
-            tools_run_twice: sum(Record::tools_run_twice),
-            words_shown_twice: sum(Record::words_shown_twice),
-            elapsed,
-        }
-    }
-
-    pub(super) fn line(&self) -> String {
-        format!(
-            "Requests: {}. Waited: {} (in {} of yours). Kills survived: {}. Tools run: {}, twice: {}. Words shown twice: {}.",
-            self.requests,
-            format_duration(self.waited),
-            format_duration(self.elapsed),
-            self.kills_survived,
-            self.tools_run,
-            self.tools_run_twice,
-            self.words_shown_twice,
-        )
-    }
-}
-
-/// What goes on between two moments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AgentState {
-    Working,
-    Waiting,
-    Down,
-}
-
-impl AgentState {
-    const fn cell(self) -> char {
-        match self {
-            Self::Working => '─',
-            Self::Waiting => '░',
-            Self::Down => ' ',
-        }
-    }
-}
-
 impl MomentKind {
-    /// How a moment is marked; a wait is no moment.
-    pub(super) const fn mark(self) -> Option<char> {
+    /// Returns the mark of a moment. A wait has none: it is an interval.
+    const fn mark(self) -> Option<char> {
         Some(match self {
             Self::RequestSent => '▲',
             Self::WaitStarted => return None,
@@ -84,7 +25,16 @@ impl MomentKind {
         })
     }
 
-    /// What has its time said first where there is no room for all.
+    /// Returns what fills the row from this moment to the next one.
+    const fn filling(self) -> char {
+        match self {
+            Self::WaitStarted => '░',
+            Self::Killed => ' ',
+            _ => '─',
+        }
+    }
+
+    /// Returns the rank of the moment's time; the lowest ranks get the room below the row first.
     const fn rank(self) -> u8 {
         match self {
             Self::Answered | Self::GivenUp => 0,
@@ -95,27 +45,7 @@ impl MomentKind {
     }
 }
 
-/// What goes on, from when to when.
-pub(super) fn intervals(record: &Record) -> Vec<(Duration, Duration, AgentState)> {
-    let ends = record.moments.iter().skip(1).map(|moment| moment.at);
-    let stretch = |(moment, end): (&Moment, Duration)| {
-        let state = match moment.kind {
-            MomentKind::WaitStarted => AgentState::Waiting,
-            MomentKind::Killed => AgentState::Down,
-            _ => AgentState::Working,
-        };
-        (moment.at, end, state)
-    };
-    record.moments.iter().zip(ends).map(stretch).collect()
-}
-
-/// How long a scene took; nothing for one that nothing was waited for in.
-pub(super) fn length(record: &Record) -> Option<Duration> {
-    let end = record.moments.last().map(|moment| moment.at);
-    end.filter(|end| record.count(MomentKind::WaitStarted) > 0 && !end.is_zero())
-}
-
-/// A duration as short as it can be said.
+/// Formats a duration briefly: in whole seconds, from an hour on in whole minutes.
 pub(super) fn format_duration(time: Duration) -> String {
     let seconds = (time + Duration::from_millis(500)).as_secs();
     match seconds {
@@ -126,7 +56,7 @@ pub(super) fn format_duration(time: Duration) -> String {
     }
 }
 
-/// `5s, 10s and 45s`.
+/// Formats durations as a list: `5s, 10s and 45s`.
 pub(super) fn join_durations(times: &[Duration]) -> String {
     let times: Vec<String> = times.iter().copied().map(format_duration).collect();
     match times.split_last() {
@@ -136,48 +66,53 @@ pub(super) fn join_durations(times: &[Duration]) -> String {
     }
 }
 
-/// The whole picture, no wider than that.
-pub(super) fn text(records: &[Record], totals: &Totals, columns: usize) -> String {
-    let names: Vec<String> = row_labels(records).collect();
-    let label = names
-        .iter()
-        .map(|name| width(name))
-        .max()
-        .unwrap_or_default()
-        + 2;
-    let room = columns.saturating_sub(label).max(1);
+/// Returns the totals of all scenes in a sentence each; `elapsed` is the duration of the demo in real time.
+pub(super) fn totals(records: &[Record], elapsed: Duration) -> String {
+    let sum = |of: fn(&Record) -> usize| records.iter().map(of).sum::<usize>();
+    let waited = records.iter().flat_map(Record::waits).sum();
+    format!(
+        "Requests: {}. Waited: {} (in {} of yours). Kills survived: {}. Tools run: {}, twice: {}. Words shown twice: {}.",
+        sum(|record| record.requests),
+        format_duration(waited),
+        format_duration(elapsed),
+        sum(Record::kills_survived),
+        sum(|record| record.tool_runs.len()),
+        sum(Record::tools_run_twice),
+        sum(Record::words_shown_twice),
+    )
+}
+
+/// Returns the picture with its legend and the totals, at most that wide.
+pub(super) fn picture(records: &[Record], elapsed: Duration, columns: usize) -> String {
+    let label = |(number, record): (u32, &Record)| format!("{number} {}", record.scene.name);
+    let labels: Vec<String> = (1..).zip(records).map(label).collect();
+    let widest = labels.iter().map(|label| width(label)).max();
+    let indent = widest.unwrap_or_default() + 2;
+    let room = columns.saturating_sub(indent).max(1);
     let mut lines = Vec::new();
-    for (record, name) in records.iter().zip(&names) {
-        let missing = label.saturating_sub(width(name));
+    for (record, label) in records.iter().zip(&labels) {
         let (bar, times) = row(record, room);
-        lines.push(format!("{name}{}{bar}", " ".repeat(missing)));
-        lines.push(format!("{}{times}", " ".repeat(label)));
+        let gap = " ".repeat(indent.saturating_sub(width(label)));
+        lines.push(format!("{label}{gap}{bar}"));
+        lines.push(format!("{}{times}", " ".repeat(indent)));
     }
     lines.push(String::new());
     lines.extend(legend(columns));
     lines.push(String::new());
-    lines.extend(wrapped(&totals.line(), "", columns));
+    lines.extend(wrapped(&totals(records, elapsed), "", columns));
     let lines = lines
         .iter()
         .map(|line| truncate(line.trim_end(), columns) + "\n");
     lines.collect()
 }
 
-/// What the rows are called.
-pub(super) fn row_labels(records: &[Record]) -> impl Iterator<Item = String> {
-    (1..)
-        .zip(records)
-        .map(|(number, record)| format!("{number} {}", record.name))
-}
-
-/// The legend, in as many lines as it takes; no sign is parted from its meaning.
+/// Returns the legend in as many lines as it takes. A mark and its meaning stay on one line.
 fn legend(columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for sign in LEGEND.split("   ") {
         match lines.last_mut() {
             Some(line) if width(line) + 3 + width(sign) <= columns => {
-                line.push_str("   ");
-                line.push_str(sign);
+                *line += &format!("   {sign}");
             }
             _ => lines.push(sign.to_owned()),
         }
@@ -185,51 +120,39 @@ fn legend(columns: usize) -> Vec<String> {
     lines
 }
 
-/// A scene, and the times below it.
+/// Returns the row of a scene, and the times below it.
 fn row(record: &Record, room: usize) -> (String, String) {
-    let marked: Vec<(Moment, char)> = record
-        .moments
-        .iter()
-        .filter_map(|moment| Some((*moment, moment.kind.mark()?)))
-        .collect();
-    let Some(length) = length(record) else {
-        let marks = marked.iter().map(|(_, mark)| *mark).collect();
-        let end = record
-            .moments
-            .last()
-            .map(|moment| format_duration(moment.at));
-        return (marks, end.unwrap_or_default());
-    };
-    let cell = |at: Duration| cell_of(at, length, room);
-    let mut bar = vec![' '; room];
-    for (from, to, state) in intervals(record) {
-        for place in &mut bar[cell(from)..cell(to)] {
-            *place = state.cell();
-        }
+    let moments = &record.moments;
+    let end = moments.last().map(|moment| moment.at).unwrap_or_default();
+    let mark = |moment: &Moment| Some((*moment, moment.kind.mark()?));
+    let (marked, marks): (Vec<Moment>, Vec<char>) = moments.iter().filter_map(mark).unzip();
+    // A scene without a wait has no length that is worth a picture.
+    if record.count(MomentKind::WaitStarted) == 0 || end.is_zero() {
+        let time = moments.last().map(|moment| format_duration(moment.at));
+        return (marks.into_iter().collect(), time.unwrap_or_default());
     }
-    let ideal: Vec<usize> = marked.iter().map(|(moment, _)| cell(moment.at)).collect();
+    let cell = |at: Duration| cell_of(at, end, room);
+    let mut bar = vec![' '; room];
+    for pair in moments.windows(2) {
+        bar[cell(pair[0].at)..cell(pair[1].at)].fill(pair[0].kind.filling());
+    }
+    let ideal: Vec<usize> = marked.iter().map(|moment| cell(moment.at)).collect();
     let places = spread_cells(&ideal, room);
-    for ((_, mark), place) in marked.iter().zip(&places) {
+    for (mark, place) in marks.iter().zip(&places) {
         bar[*place] = *mark;
     }
-    let moments: Vec<(Moment, usize)> = marked
-        .iter()
-        .map(|(moment, _)| *moment)
-        .zip(places)
-        .collect();
-    (bar.into_iter().collect(), times(&moments, room))
+    let times = times(marked.into_iter().zip(places).collect(), room);
+    (bar.into_iter().collect(), times)
 }
 
-/// Where that moment is in a row of so many cells.
+/// Returns the cell of a moment in a row of that many cells.
 fn cell_of(at: Duration, length: Duration, room: usize) -> usize {
-    let last = u128::try_from(room.saturating_sub(1)).unwrap_or_default();
-    let cell = at.as_millis() * last / length.as_millis().max(1);
-    usize::try_from(cell)
-        .unwrap_or(usize::MAX)
-        .min(room.saturating_sub(1))
+    let last = room.saturating_sub(1);
+    let cell = at.as_millis() * last as u128 / length.as_millis().max(1);
+    usize::try_from(cell).unwrap_or(last).min(last)
 }
 
-/// The same places in the same order, none of them twice.
+/// Returns the cells in the same order, moved apart so that none occurs twice.
 fn spread_cells(ideal: &[usize], room: usize) -> Vec<usize> {
     let mut places = Vec::new();
     let mut free = 0;
@@ -247,14 +170,13 @@ fn spread_cells(ideal: &[usize], room: usize) -> Vec<usize> {
     places
 }
 
-/// When it was, below the marks, where there is room; what matters most comes first.
-fn times(moments: &[(Moment, usize)], room: usize) -> String {
-    let mut order: Vec<&(Moment, usize)> = moments.iter().collect();
-    order.sort_by_key(|(moment, _)| moment.kind.rank());
+/// Returns the times below the marks where there is room, by rank.
+fn times(mut moments: Vec<(Moment, usize)>, room: usize) -> String {
+    moments.sort_by_key(|(moment, _)| moment.kind.rank());
     let mut line = vec![' '; room];
-    for (moment, place) in order {
+    for (moment, place) in moments {
         let label: Vec<char> = format_duration(moment.at).chars().collect();
-        let start = (*place).min(room.saturating_sub(label.len()));
+        let start = place.min(room.saturating_sub(label.len()));
         let end = (start + label.len()).min(room);
         let around = start.saturating_sub(1)..(end + 1).min(room);
         if line[around].iter().all(|taken| *taken == ' ') {

@@ -1,7 +1,14 @@
+use super::super::scenes::{SCENES, Scene};
 use super::*;
 
 fn record(name: &'static str, moments: &[(u64, MomentKind)]) -> Record {
-    let mut record = Record::new(name, "two words");
+    let answer = "two words";
+    let scene = Scene {
+        name,
+        answer,
+        ..SCENES[0]
+    };
+    let mut record = Record::new(Box::leak(Box::new(scene)));
     let moment = |(millis, what): &(u64, MomentKind)| Moment {
         at: Duration::from_millis(*millis),
         kind: *what,
@@ -63,11 +70,7 @@ fn outage() -> Vec<Record> {
 }
 
 fn shown(records: &[Record], columns: usize) -> String {
-    let text = text(
-        records,
-        &Totals::from_records(records, Duration::from_secs(93)),
-        columns,
-    );
+    let text = picture(records, Duration::from_secs(93), columns);
     for line in text.lines() {
         assert!(width(line) <= columns, "{line}");
     }
@@ -100,7 +103,7 @@ fn totals_count_repeated_tool_runs_and_words() {
     records[0].text = "two words words two two".to_owned();
     records[2].tool_runs.push("the tool ran".to_owned());
     records[2].moments.pop();
-    let line = Totals::from_records(&records, Duration::ZERO).line();
+    let line = totals(&records, Duration::ZERO);
     let expected = "Requests: 10. Waited: 5h1m (in 0s of yours). Kills survived: 0. Tools run: 2, twice: 1. \
                     Words shown twice: 3.";
     assert_eq!(line, expected);
@@ -111,14 +114,4 @@ fn wait_interrupted_by_kill_counts_as_one_wait() {
     let waits = outage()[2].waits();
     assert_eq!(join_durations(&waits), "5h");
     assert_eq!(join_durations(&outage()[0].waits()), "5s, 10s and 45s");
-}
-
-#[test]
-fn svg_drawing_contains_labels_and_totals() {
-    let records = outage();
-    let totals = Totals::from_records(&records, Duration::from_secs(93));
-    let svg = crate::commands::demo::drawing::svg(&records, &totals).unwrap();
-    for word in ["3 5h window", "killed 2h", "answered 5h", &totals.line()] {
-        assert!(svg.contains(word), "{word}");
-    }
 }

@@ -1,10 +1,10 @@
-//! Plays a scene: starts the processes, tells what they say as it happens, and takes note of it.
+//! Plays a scene: starts the processes, shows their events as they happen, and records them.
 
-use crate::commands::demo::picture::format_duration;
-use crate::commands::demo::processes::{AgentOutput, Processes};
-use crate::commands::demo::record::{MomentKind, Record};
-use crate::commands::demo::scenes::{Pace, Scene, SceneKind, TOOL_LOG_FILE};
-use crate::commands::demo::view::View;
+use super::picture::format_duration;
+use super::processes::{AgentOutput, Processes};
+use super::record::{MomentKind, Record};
+use super::scenes::{Pace, Scene, SceneKind, TOOL_LOG_FILE};
+use super::view::View;
 use crate::output::run_view::one_line;
 use anyhow::{Context, bail};
 use outlast_engine::Clock;
@@ -16,16 +16,16 @@ use std::io::Write;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// How often what is painted is brought up to date; real time, as it is for the eye.
+/// The interval at which the status line is repainted, in real time.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
-/// An agent that says nothing for so long has nothing more to say.
+/// The longest time without output of an agent, except in a wait.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
-/// From this on a wait is told with the time of day.
+/// A wait from this length on is shown with the time of day.
 const LONG_WAIT: Duration = Duration::from_secs(600);
-/// How wide the bar of a wait is.
+/// The width of the bar of a wait.
 const BAR_WIDTH: u32 = 20;
 
-pub(in crate::commands::demo) struct Player<'a, Out: Write> {
+pub(super) struct Player<'a, Out: Write> {
     processes: &'a mut Processes,
     view: &'a mut View<Out>,
     pace: Pace,
@@ -34,11 +34,11 @@ pub(in crate::commands::demo) struct Player<'a, Out: Write> {
 /// A scene while it is played.
 struct SceneRun {
     clock: WallClock,
-    /// What the clock on the wall showed when the agent's showed that.
+    /// The time of day and the agent's time at the beginning.
     clock_start: (jiff::Zoned, Timestamp),
     record: Record,
     wait: Option<Wait>,
-    /// What was said of the answer, and not shown yet.
+    /// The text of the answer that is not shown yet.
     pending_text: String,
     tool: String,
 }
@@ -50,11 +50,7 @@ struct Wait {
 }
 
 impl<'a, Out: Write> Player<'a, Out> {
-    pub(in crate::commands::demo) fn new(
-        processes: &'a mut Processes,
-        view: &'a mut View<Out>,
-        pace: Pace,
-    ) -> Self {
+    pub(super) fn new(processes: &'a mut Processes, view: &'a mut View<Out>, pace: Pace) -> Self {
         Self {
             processes,
             view,
@@ -62,10 +58,8 @@ impl<'a, Out: Write> Player<'a, Out> {
         }
     }
 
-    pub(in crate::commands::demo) async fn play(
-        &mut self,
-        scene: &Scene,
-    ) -> anyhow::Result<Record> {
+    /// Plays a scene, and returns what was measured.
+    pub(super) async fn play(&mut self, scene: &'static Scene) -> anyhow::Result<Record> {
         let speed = self.pace.speed(scene);
         self.view.paragraph(scene.introduction)?;
         self.processes.start_provider(scene.script, speed).await?;
@@ -132,7 +126,7 @@ impl<'a, Out: Write> Player<'a, Out> {
         Ok(())
     }
 
-    /// Without events: what is said to a person is the point.
+    /// Runs the agent without `--json`: the scene is about the message that a person gets.
     async fn play_refusal(&mut self, scene: &Scene, run: &mut SceneRun) -> anyhow::Result<()> {
         let mut says = self.start_agent(scene, &[])?;
         let said = async {
@@ -168,7 +162,7 @@ impl<'a, Out: Write> Player<'a, Out> {
         self.view.event('$', line)
     }
 
-    /// Follows the agent to the end of its turn, or until it has waited that long.
+    /// Follows the agent to the end of its turn, or until a wait has lasted for `limit`.
     async fn follow(
         &mut self,
         run: &mut SceneRun,
@@ -201,7 +195,7 @@ impl<'a, Out: Write> Player<'a, Out> {
         }
     }
 
-    /// What counts down, and how far it has come.
+    /// Paints the bar of a wait and the time that is left.
     fn paint(&mut self, run: &SceneRun, now: Timestamp) -> anyhow::Result<()> {
         let Some(wait) = run.wait.filter(|_| self.view.is_live()) else {
             return Ok(());
@@ -222,51 +216,87 @@ impl<'a, Out: Write> Player<'a, Out> {
         self.view.paint(&format!("    {time}{bar}  {left} left"))
     }
 
+    /// Records an event of the agent, and shows it.
     fn handle_event(&mut self, run: &mut SceneRun, event: &Event) -> anyhow::Result<()> {
-        let is_resumed = run.record.last() == Some(MomentKind::Killed);
-        if is_resumed && matches!(event.body, Body::Start { .. }) {
-            run.record.add(event.time, MomentKind::Resumed);
-        }
-        run.record.add_event(event.time, &event.body);
+        let time = event.time;
         match &event.body {
+            Body::Start { .. } => {
+                if run.record.last() == Some(MomentKind::Killed) {
+                    run.record.add(time, MomentKind::Resumed);
+                }
+                Ok(())
+            }
             Body::AttemptStarted { .. } => {
                 run.wait = None;
+                run.record.add(time, MomentKind::RequestSent);
                 let number = run.record.count(MomentKind::RequestSent);
-                let time = run.time_of_day(event.time);
-                self.view.event(
-                    '▲',
-                    &format!("{time}: asks the provider (request {number})"),
-                )
+                let clock = run.time_of_day(time);
+                let line = format!("{clock}: asks the provider (request {number})");
+                self.view.event('▲', &line)
             }
-            Body::RetryScheduled { retry_at, .. } => {
-                self.show_pending_text(run, '✂')?;
-                let line = run.describe_retry(&event.body, event.time);
-                // A wait that another process takes up began when it began.
-                let since = run.wait.map_or(event.time, |wait| wait.since);
-                let until = *retry_at;
-                run.wait = Some(Wait { since, until });
-                self.view.event('⚠', &line)
+            Body::RetryScheduled {
+                retry_at,
+                cause,
+                code,
+                ..
+            } => {
+                let code = code.as_deref().map(|code| format!(" ({})", one_line(code)));
+                let reason = cause.phrase().to_owned() + &code.unwrap_or_default();
+                self.start_wait(run, &reason, time, *retry_at)
             }
+            // The text before a tool call is no part of the answer.
             Body::ToolCall(call) => {
+                run.record.text.clear();
                 run.pending_text.clear();
                 run.tool = format!("{} {}", call.name, call.arguments);
                 Ok(())
             }
             Body::ToolStarted { .. } => {
+                run.record.add(time, MomentKind::ToolStarted);
                 let line = format!("runs its tool: {}", one_line(&run.tool));
                 self.view.event('●', &line)
             }
             Body::TextDelta { text } => {
+                run.record.text += text;
                 run.pending_text += text;
                 Ok(())
             }
-            Body::Done { .. } => self.show_pending_text(run, '✓'),
-            Body::Error { message, .. } => self.view.event('■', &one_line(message)),
+            Body::Retracted { .. } => {
+                run.record.text.clear();
+                Ok(())
+            }
+            Body::Done { .. } => {
+                run.record.add(time, MomentKind::Answered);
+                self.show_pending_text(run, '✓')
+            }
+            Body::Error { message, .. } => {
+                run.record.add(time, MomentKind::GivenUp);
+                self.view.event('■', &one_line(message))
+            }
             _ => Ok(()),
         }
     }
 
-    /// Shows what the answer has had to say since the last time; the mark tells why just now.
+    /// Records a wait, and shows its reason and its end.
+    fn start_wait(
+        &mut self,
+        run: &mut SceneRun,
+        reason: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> anyhow::Result<()> {
+        run.record.add_wait(now, until);
+        self.show_pending_text(run, '✂')?;
+        let (left, clock) = (format_duration(until.since(now)), run.time_of_day(until));
+        let rest = if run.wait.is_some() { "the rest, " } else { "" };
+        // A wait that another process resumes began when it began.
+        let since = run.wait.map_or(now, |wait| wait.since);
+        run.wait = Some(Wait { since, until });
+        let line = format!("{reason}: waits {rest}{left}, until {clock}");
+        self.view.event('⚠', &line)
+    }
+
+    /// Shows the pending text of the answer.
     fn show_pending_text(&mut self, run: &mut SceneRun, mark: char) -> anyhow::Result<()> {
         let said = std::mem::take(&mut run.pending_text);
         let said = one_line(&said);
@@ -284,7 +314,7 @@ impl<'a, Out: Write> Player<'a, Out> {
         }
     }
 
-    /// Makes sure that an agent that has said everything has ended well.
+    /// Checks that an agent whose output has ended exits successfully.
     async fn expect_success(&mut self, says: &mut AgentOutput) -> anyhow::Result<()> {
         let ended = self.processes.wait_for_agent().await?;
         if ended.success() {
@@ -299,7 +329,7 @@ impl<'a, Out: Write> Player<'a, Out> {
 }
 
 impl SceneRun {
-    fn new(scene: &Scene, speed: u32) -> anyhow::Result<Self> {
+    fn new(scene: &'static Scene, speed: u32) -> anyhow::Result<Self> {
         let scale = NonZeroU32::new(speed).context("the clock stands still")?;
         let clock = WallClock::scaled(scale).context("the clock runs too fast")?;
         let now = WallClock::default().now();
@@ -308,14 +338,14 @@ impl SceneRun {
         Ok(Self {
             clock,
             clock_start: (now, clock.now()),
-            record: Record::new(scene.name, scene.answer),
+            record: Record::new(scene),
             wait: None,
             pending_text: String::new(),
             tool: String::new(),
         })
     }
 
-    /// What a clock would show that was right when the scene began, and runs as fast as the agent's.
+    /// Returns the time of day of a clock that was right when the scene began and runs as fast as the agent's.
     fn time_of_day(&self, at: Timestamp) -> String {
         let (start, began) = &self.clock_start;
         let shown = start.checked_add(at.since(*began));
@@ -323,29 +353,5 @@ impl SceneRun {
             |_| at.to_string(),
             |time| time.strftime("%H:%M:%S").to_string(),
         )
-    }
-
-    /// What went wrong, and until when is waited.
-    fn describe_retry(&self, body: &Body, now: Timestamp) -> String {
-        let Body::RetryScheduled {
-            retry_at,
-            cause,
-            code,
-            ..
-        } = body
-        else {
-            return String::new();
-        };
-        let code = code
-            .as_ref()
-            .map_or(String::new(), |code| format!(" ({})", one_line(code)));
-        let (phrase, left) = (cause.phrase(), format_duration(retry_at.since(now)));
-        let time = self.time_of_day(*retry_at);
-        let rest = if self.wait.is_some() {
-            "the rest, "
-        } else {
-            ""
-        };
-        format!("{phrase}{code}: waits {rest}{left}, until {time}")
     }
 }

@@ -1,42 +1,53 @@
-//! The processes of a demo: this same program, as the provider and as the agent.
+//! The processes of a demo, this same program as the provider and as the agent, and their temporary folder.
 //!
-//! Invariants: no child outlives this, however it is left; none of them sees the user's settings, keys or proxies; a
-//! Ctrl-C of the terminal reaches us alone, so that no child ends before we want it to.
+//! Invariants: no child and no folder outlives this, however it is dropped; no child sees the user's settings, keys or
+//! proxies; a Ctrl-C of the terminal reaches only this process.
 
-use crate::commands::demo::folder::Folder;
-use crate::commands::demo::record::Request;
 use anyhow::{Context, bail};
 use futures_util::StreamExt;
 use outlast_engine::Transport;
 use outlast_engine::transport::{Http, HttpSettings, Method, Request as HttpRequest};
+use outlast_kernel::Timestamp;
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
+use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
-/// A child that does not start, answer or end by then never will.
+/// The longest time that a child may take to start, answer or end.
 const PROCESS_TIMEOUT: Duration = Duration::from_secs(30);
-/// What the agent asks for; the provider's script belongs to this name.
+/// The model of the agent, to which the provider's script belongs.
 const MODEL: &str = "demo";
-/// What the environment may say to children.
+/// The environment variables that children inherit.
 const INHERITED_VARIABLES: [&str; 5] = ["PATH", "TZ", "LANG", "LC_ALL", "SYSTEMROOT"];
+/// The agent's home, and the folder in which its tools work.
+const HOME: &str = "home";
+const WORK: &str = "work";
+/// Disables the timeouts of requests: in the fastest scene, five minutes are a few milliseconds, which a busy machine needs
+/// for a response.
+const NO_TIMEOUTS: &str = "[timeouts]\nheaders = 0\nfirst_event = 0\nidle = 0\n";
 
-pub(in crate::commands::demo) struct Processes {
-    folder: Folder,
+pub(super) struct Processes {
+    folder: TempDir,
     program: PathBuf,
     provider: Option<(Child, String)>,
     agent: Option<Child>,
 }
 
-/// What an agent says, line by line.
-pub(in crate::commands::demo) struct AgentOutput {
-    pub(in crate::commands::demo) stdout: Lines<BufReader<ChildStdout>>,
-    pub(in crate::commands::demo) stderr: Lines<BufReader<ChildStderr>>,
+/// The output of an agent, line by line.
+pub(super) struct AgentOutput {
+    pub(super) stdout: Lines<BufReader<ChildStdout>>,
+    pub(super) stderr: Lines<BufReader<ChildStderr>>,
 }
 
-/// What the provider's log says of a request.
+/// A request in the provider's log.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Request {
+    pub(super) time: Timestamp,
+}
+
 #[derive(Deserialize)]
 struct RequestLog {
     requests: Vec<Request>,
@@ -44,8 +55,15 @@ struct RequestLog {
 }
 
 impl Processes {
-    pub(in crate::commands::demo) fn new(folder: Folder) -> anyhow::Result<Self> {
+    pub(super) fn new() -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let place = std::env::temp_dir();
+        let folder = temporary_folder(&place).with_context(|| {
+            format!(
+                "cannot make a temporary folder in {}; set TMPDIR to a folder that you can write to",
+                place.display()
+            )
+        })?;
         Ok(Self {
             folder,
             program,
@@ -54,17 +72,13 @@ impl Processes {
         })
     }
 
-    /// A file that tools work on.
-    pub(in crate::commands::demo) fn file(&self, name: &str) -> PathBuf {
-        self.folder.work().join(name)
+    /// Returns the path of a file of the agent's tools.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(WORK).join(name)
     }
 
-    /// Starts a provider that fails by that script, in the place of the one before.
-    pub(in crate::commands::demo) async fn start_provider(
-        &mut self,
-        script: &str,
-        speed: u32,
-    ) -> anyhow::Result<()> {
+    /// Starts a provider with the given script, in place of the one before.
+    pub(super) async fn start_provider(&mut self, script: &str, speed: u32) -> anyhow::Result<()> {
         self.stop().await?;
         let script = format!("{MODEL}={script}");
         let mut command = self.command(speed);
@@ -93,7 +107,7 @@ impl Processes {
     }
 
     /// Starts an agent with a prompt for the provider.
-    pub(in crate::commands::demo) fn prompt_agent(
+    pub(super) fn prompt_agent(
         &mut self,
         typed: &[&str],
         speed: u32,
@@ -107,11 +121,8 @@ impl Processes {
         self.start_agent(command)
     }
 
-    /// Starts another process that goes on with what the agent began.
-    pub(in crate::commands::demo) fn resume_agent(
-        &mut self,
-        speed: u32,
-    ) -> anyhow::Result<AgentOutput> {
+    /// Starts another process that resumes the agent's turn.
+    pub(super) fn resume_agent(&mut self, speed: u32) -> anyhow::Result<AgentOutput> {
         let mut command = self.command(speed);
         command.args(["resume", "--json"]);
         self.start_agent(command)
@@ -138,12 +149,12 @@ impl Processes {
             .into_iter()
             .filter_map(|(name, value)| Some((name, value?)));
         command
-            .current_dir(self.folder.work())
+            .current_dir(self.folder.path().join(WORK))
             .env_clear()
             .envs(passed_on)
             .env("HOME", self.folder.path())
             .env("TMPDIR", self.folder.path())
-            .env("OUTLAST_HOME", self.folder.home())
+            .env("OUTLAST_HOME", self.folder.path().join(HOME))
             .env("OUTLAST_TIME_SCALE", speed.to_string())
             .env("ANTHROPIC_API_KEY", MODEL)
             .stdout(Stdio::piped())
@@ -155,15 +166,15 @@ impl Processes {
     }
 
     /// Kills the agent as `kill -9` does.
-    pub(in crate::commands::demo) async fn kill_agent(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn kill_agent(&mut self) -> anyhow::Result<()> {
         let Some(mut agent) = self.agent.take() else {
             bail!("there is no agent to kill");
         };
         agent.kill().await.context("cannot kill the agent")
     }
 
-    /// Waits for the agent, which has said everything.
-    pub(in crate::commands::demo) async fn wait_for_agent(&mut self) -> anyhow::Result<ExitStatus> {
+    /// Waits for the end of an agent whose output has ended.
+    pub(super) async fn wait_for_agent(&mut self) -> anyhow::Result<ExitStatus> {
         let agent = self.agent.as_mut().context("there is no agent")?;
         let ended = tokio::time::timeout(PROCESS_TIMEOUT, agent.wait()).await;
         let ended = ended.context("the agent does not end")??;
@@ -171,8 +182,8 @@ impl Processes {
         Ok(ended)
     }
 
-    /// What has reached the provider, by its own log.
-    pub(in crate::commands::demo) async fn requests(&self) -> anyhow::Result<Vec<Request>> {
+    /// Returns the requests that reached the provider, from its log.
+    pub(super) async fn requests(&self) -> anyhow::Result<Vec<Request>> {
         let (_, url) = self.provider.as_ref().context("there is no provider")?;
         let asked = tokio::time::timeout(PROCESS_TIMEOUT, fetch_log(url)).await;
         let log: RequestLog = asked.context("the provider's log cannot be read")??;
@@ -192,13 +203,28 @@ impl Processes {
     }
 
     /// Ends every process, and removes the folder.
-    pub(in crate::commands::demo) async fn shut_down(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn shut_down(mut self) -> anyhow::Result<()> {
         let stopped = self.stop().await;
-        let removed = self.folder.remove();
-        let folder = self.folder.path().display();
+        let folder = self.folder.path().display().to_string();
+        let removed = self.folder.close();
         removed.with_context(|| format!("cannot remove {folder}; remove it by hand"))?;
         stopped
     }
+}
+
+/// Makes a folder, private to the user, with the agent's home and working folder.
+fn temporary_folder(place: &Path) -> std::io::Result<TempDir> {
+    // Programs that start in it must find it from anywhere.
+    let place = std::path::absolute(place)?;
+    let folder = tempfile::Builder::new()
+        .prefix("outlast-demo-")
+        .tempdir_in(place)?;
+    for inner in [HOME, WORK] {
+        std::fs::create_dir(folder.path().join(inner))?;
+    }
+    let settings = folder.path().join(HOME).join("outlast.toml");
+    std::fs::write(settings, NO_TIMEOUTS)?;
+    Ok(folder)
 }
 
 async fn fetch_log(url: &str) -> anyhow::Result<RequestLog> {

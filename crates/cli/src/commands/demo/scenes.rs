@@ -1,4 +1,4 @@
-//! What is played: four ways to fail, what is said before each, and how fast the clock runs.
+//! The table of scenes: how the provider fails in each, what the demo says about it, and what must come of it.
 
 use std::time::Duration;
 
@@ -14,35 +14,36 @@ pub(super) const HINTS: &str = "  outlast                         a chat in this
 /// The file in which each run of the tool leaves a line.
 pub(super) const TOOL_LOG_FILE: &str = "proof.txt";
 
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Scene {
-    /// What it is called in the picture.
+    /// The label in the picture.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    /// What will go wrong, and what to look at.
+    /// The text before the scene.
     pub(super) introduction: &'static str,
-    /// How the provider fails.
+    /// The script of the provider.
     pub(super) script: &'static str,
-    /// What the agent does before it answers, for the scripted provider.
+    /// The part of the prompt that makes the scripted provider call a tool.
     pub(super) work: &'static str,
-    /// What it answers.
+    /// The expected answer.
     pub(super) answer: &'static str,
-    /// What is typed behind the prompt.
+    /// The agent's flags.
     pub(super) flags: &'static [&'static str],
-    /// How many times as fast as the clock on the wall the agent's runs.
-    speed: u32,
-    /// How long it waits, by the agent's clock.
+    /// The speed of the agent's clock, in times of real time.
+    pub(super) speed: u32,
+    /// The expected waits, by the agent's clock.
     pub(super) expected_waits: &'static [Duration],
     pub(super) kind: SceneKind,
 }
 
-/// How a scene goes.
+/// The course of a scene.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SceneKind {
-    /// It goes on to its answer.
+    /// The agent answers in the end.
     Answered,
-    /// The agent is killed so long after the last wait began, and started again so much later.
+    /// The agent is killed `after` the beginning of its last wait, and restarted when it was `gone` for that long.
     Killed { after: Duration, gone: Duration },
-    /// It cannot succeed.
+    /// The agent gives up at once: no retry can succeed.
     Refused,
 }
 
@@ -54,12 +55,12 @@ const fn minutes(minutes: u64) -> Duration {
     Duration::from_secs(60 * minutes)
 }
 
-pub(super) const SCENES: [Scene; 4] = [
+pub(super) static SCENES: [Scene; 4] = [
     Scene {
         name: "overload",
         title: "too busy, then told to wait",
         introduction: "The provider has too much to do, twice (529). Then it says: too many requests, come back in 45 seconds \
-            (429). RenderContext at the waits: a little longer each time, and then as long as was said.",
+            (429). Look at the waits: a little longer each time, and then as long as was said.",
         script: "overloaded:2+rate-limited:retry-after=45+ok:agent,times=always",
         work: "",
         answer: "All is well again.",
@@ -71,7 +72,7 @@ pub(super) const SCENES: [Scene; 4] = [
     Scene {
         name: "cut",
         title: "an answer that breaks off",
-        introduction: "The connection is lost in the middle of a sentence. RenderContext at the words: the answer goes on where it broke \
+        introduction: "The connection is lost in the middle of a sentence. Look at the words: the answer goes on where it broke \
             off, and none of them comes twice.",
         script: "drop-after:9,of=agent+ok:agent,times=always",
         work: "",
@@ -85,7 +86,7 @@ pub(super) const SCENES: [Scene; 4] = [
         name: "5h window",
         title: "five hours, and kill -9",
         introduction: "The agent runs a tool, which adds a line to a file. Then the plan's usage window is closed for five hours. \
-            In the middle of that wait the process is killed, and later started again. RenderContext at the time of day at which it \
+            In the middle of that wait the process is killed, and later started again. Look at the time of day at which it \
             asks again, and at the file.",
         script: "ok:agent+usage-limit:reset=18000+ok:agent,times=always",
         work: r#"call bash {"command":"echo the tool ran >> proof.txt"}"#,
@@ -101,7 +102,7 @@ pub(super) const SCENES: [Scene; 4] = [
     Scene {
         name: "wrong key",
         title: "what never succeeds",
-        introduction: "Some failures do not pass: here the key is refused (401). RenderContext at how often it asks, and at what it says.",
+        introduction: "Some failures do not pass: here the key is refused (401). Look at how often it asks, and at what it says.",
         script: "error:401,times=always",
         work: "",
         answer: "",
@@ -113,7 +114,7 @@ pub(super) const SCENES: [Scene; 4] = [
 ];
 
 impl Scene {
-    /// What the agent is asked.
+    /// Returns the agent's prompt.
     pub(super) fn prompt(&self) -> String {
         let steps = match self.work {
             "" => String::new(),
@@ -122,33 +123,33 @@ impl Scene {
         format!("{steps}say {}", self.answer)
     }
 
-    /// What a person would have typed.
+    /// Returns the agent's command line as a person would type it.
     pub(super) fn command_line(&self) -> String {
         format!("outlast -p … {}", self.flags.join(" "))
     }
 
-    /// How many requests that takes: one after each wait, one for each tool, and the first.
+    /// Returns the expected number of requests: the first one, one after each wait, one after each tool.
     pub(super) fn expected_requests(&self) -> usize {
         let tools = usize::from(!self.work.is_empty());
         1 + tools + self.expected_waits.len()
     }
 }
 
-/// How much time a person is given.
+/// The time that a person has for reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// Enough to read everything.
+    /// Enough for everything.
     Reading,
     /// None, and the clock runs faster still.
     Fast,
 }
 
 impl Pace {
-    /// What people read with ease, in words a minute.
+    /// A comfortable reading speed.
     const WORDS_A_MINUTE: u32 = 240;
-    /// A look at how a scene ended.
+    /// The pause after a scene.
     const RESULT_PAUSE: Duration = Duration::from_secs(4);
-    /// How many times as fast the clock runs for those who do not read.
+    /// The factor by which the clock is faster without reading.
     const FAST_FACTOR: u32 = 3;
 
     pub(super) const fn speed(self, scene: &Scene) -> u32 {
@@ -158,7 +159,6 @@ impl Pace {
         }
     }
 
-    /// How long it takes to read that.
     fn reading_time(self, text: &str) -> Duration {
         let words = u32::try_from(text.split_whitespace().count()).unwrap_or(u32::MAX);
         match self {
@@ -179,12 +179,12 @@ impl Pace {
         tokio::time::sleep(self.reading_time(text)).await;
     }
 
-    /// Waits while a person looks at what came of a scene.
+    /// Waits while a person looks at the findings of a scene.
     pub(super) async fn pause_for_result(self) {
         tokio::time::sleep(self.result_pause()).await;
     }
 
-    /// How long it all takes on the clock on the wall, but for what computing takes.
+    /// Returns the real duration of the demo without the time for computing.
     #[cfg(test)]
     fn planned_duration(self) -> Duration {
         let scenes = SCENES.iter().map(|scene| {

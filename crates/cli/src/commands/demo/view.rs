@@ -1,33 +1,22 @@
-//! What a person sees of a demo: lines that stay, and on a terminal one below them that is painted anew in place.
+//! The output of a demo: lines, and on a terminal a status line below them that is repainted in place.
 //!
-//! Invariants: no line is wider than there is room for; nowhere but on a terminal is there anything but text.
+//! Invariants: no line is wider than the terminal; anything but a terminal gets plain text.
 
 use crate::output::run_view::{stdout_size, truncate, width};
+use anyhow::Context;
 use outlast_kernel::text;
 use std::io::{IsTerminal, Write};
 
-/// How wide lines are where nobody says so, and the least and the most where somebody does.
+/// The width of lines without a terminal, and its limits on one.
 const DEFAULT_COLUMNS: usize = 80;
 const MIN_COLUMNS: usize = 40;
 const MAX_COLUMNS: usize = 100;
 
-/// Nobody reads on.
-#[derive(Debug)]
-pub(super) struct StdoutClosed;
-
-impl std::fmt::Display for StdoutClosed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("nobody reads on")
-    }
-}
-
-impl std::error::Error for StdoutClosed {}
-
 pub(super) struct View<Out: Write> {
     out: Out,
-    /// How wide the terminal is; nothing where lines stay.
+    /// Returns the width of the terminal; `None` if stdout is none.
     columns: Option<fn() -> usize>,
-    /// What is painted in place.
+    /// The status line.
     painted: String,
 }
 
@@ -54,7 +43,7 @@ impl<Out: Write> View<Out> {
         columns.clamp(MIN_COLUMNS, MAX_COLUMNS)
     }
 
-    /// Whether lines can be painted in place.
+    /// Reports whether there is a status line.
     pub(super) const fn is_live(&self) -> bool {
         self.columns.is_some()
     }
@@ -69,12 +58,12 @@ impl<Out: Write> View<Out> {
         self.write_lines(&wrapped(text, "", self.columns()))
     }
 
-    /// Something that happens: a mark, and words that may take several lines.
+    /// Writes a mark and a text that may take several lines.
     pub(super) fn event(&mut self, mark: char, text: &str) -> anyhow::Result<()> {
         self.write_marked(&format!("  {mark} "), text)
     }
 
-    /// What came of a scene.
+    /// Writes a finding.
     pub(super) fn finding(&mut self, holds: bool, text: &str) -> anyhow::Result<()> {
         self.write_marked(if holds { "✓ " } else { "✗ " }, text)
     }
@@ -88,14 +77,14 @@ impl<Out: Write> View<Out> {
         self.write_lines(&lines)
     }
 
-    /// Lines as they are.
+    /// Writes lines without wrapping them.
     pub(super) fn block(&mut self, text: &str) -> anyhow::Result<()> {
         let columns = self.columns();
         let lines: Vec<String> = text.lines().map(|line| truncate(line, columns)).collect();
         self.write_lines(&lines)
     }
 
-    /// What holds just now; on a terminal only.
+    /// Repaints the status line.
     pub(super) fn paint(&mut self, line: &str) -> anyhow::Result<()> {
         // The last column stays free: terminals differ in what they do there.
         let line = truncate(&text::plain(line), self.columns().saturating_sub(1));
@@ -121,18 +110,14 @@ impl<Out: Write> View<Out> {
 
     fn write(&mut self, text: &str) -> anyhow::Result<()> {
         let written = self.out.write_all(text.as_bytes());
-        match written.and_then(|()| self.out.flush()) {
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-                Err(StdoutClosed.into())
-            }
-            Err(error) => Err(anyhow::Error::new(error).context("cannot write to stdout")),
-            Ok(()) => Ok(()),
-        }
+        written
+            .and_then(|()| self.out.flush())
+            .context("cannot write to stdout")
     }
 }
 
 impl<Out: Write> Drop for View<Out> {
-    /// Whoever writes next begins in a line of its own.
+    /// Clears the status line, so that the next writer begins on an empty line.
     fn drop(&mut self) {
         if !self.painted.is_empty() {
             self.out
@@ -143,7 +128,7 @@ impl<Out: Write> Drop for View<Out> {
     }
 }
 
-/// Words in lines that are no wider than that, each indented.
+/// Wraps a text into indented lines of at most that many columns.
 pub(super) fn wrapped(text: &str, indent: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = indent.to_owned();
