@@ -3,7 +3,7 @@
 mod demo;
 mod explain;
 mod gateway;
-pub(crate) mod help;
+mod help;
 mod manual;
 mod mock;
 mod run;

@@ -1,10 +1,10 @@
-//! Text below the options in the help of the whole command. The manual has the same sections on every page.
+//! Text below the options in the help of the whole command.
 //!
 //! A section is a line that ends with a colon, and indented lines below it; `Examples:` comes last. An example can be
 //! pasted into a shell unchanged, with its `# comment`.
 
 /// Exit codes. A contract: scripts rely on the numbers.
-pub(crate) const EXIT_CODES: &str = "Exit codes:
+const EXIT_CODES: &str = "Exit codes:
   0    success
   1    failed: a retry cannot help, the model refused or returned nothing, or something on this
        machine is wrong
@@ -13,7 +13,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
   4    answered, but the session could not be saved, or earlier sessions are damaged
   130  cancelled (Ctrl-C); 129 and 143: hung up or terminated, `outlast resume` resumes it";
 
-pub(crate) const ENVIRONMENT: &str = "Environment:
+const ENVIRONMENT: &str = "Environment:
   OUTLAST_HOME        the folder for all files of Outlast
                       (default: the platform's data folder)
   OUTLAST_PROVIDER, OUTLAST_MODEL, OUTLAST_POLICY, OUTLAST_CA_FILE
@@ -21,7 +21,7 @@ pub(crate) const ENVIRONMENT: &str = "Environment:
                       and proxies of providers
   OUTLAST_TIME_SCALE  run the clock N times as fast, for tests and with the scripted provider only";
 
-pub(crate) const FILES: &str = "Files:
+const FILES: &str = "Files:
   outlast.toml               the settings of a project, in its folder
   OUTLAST_HOME/outlast.toml  the settings of the user
   OUTLAST_HOME/sessions.db   the journal of the sessions
