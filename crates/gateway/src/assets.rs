@@ -11,183 +11,24 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
 
-const HTML: &str = "text/html; charset=utf-8";
-const CSS: &str = "text/css; charset=utf-8";
-const SCRIPT: &str = "text/javascript; charset=utf-8";
-const SVG: &str = "image/svg+xml";
-
 /// The file name of the page itself.
 const INDEX: &str = "index.html";
 
-/// Every file: its name within `web/`, its content type and its bytes.
-const TABLE: &[(&str, &str, &[u8])] = &[
-    (INDEX, HTML, include_bytes!("../../../web/index.html")),
-    ("api.js", SCRIPT, include_bytes!("../../../web/api.js")),
-    (
-        "bubbles.js",
-        SCRIPT,
-        include_bytes!("../../../web/bubbles.js"),
-    ),
-    (
-        "causes.js",
-        SCRIPT,
-        include_bytes!("../../../web/causes.js"),
-    ),
-    ("chart.js", SCRIPT, include_bytes!("../../../web/chart.js")),
-    ("charts.css", CSS, include_bytes!("../../../web/charts.css")),
-    ("clock.js", SCRIPT, include_bytes!("../../../web/clock.js")),
-    (
-        "composer.js",
-        SCRIPT,
-        include_bytes!("../../../web/composer.js"),
-    ),
-    (
-        "dialog.js",
-        SCRIPT,
-        include_bytes!("../../../web/dialog.js"),
-    ),
-    ("dom.js", SCRIPT, include_bytes!("../../../web/dom.js")),
-    (
-        "follow.js",
-        SCRIPT,
-        include_bytes!("../../../web/follow.js"),
-    ),
-    (
-        "gateway-view.js",
-        SCRIPT,
-        include_bytes!("../../../web/gateway-view.js"),
-    ),
-    ("icon.svg", SVG, include_bytes!("../../../web/icon.svg")),
-    ("icons.js", SCRIPT, include_bytes!("../../../web/icons.js")),
-    ("keep.js", SCRIPT, include_bytes!("../../../web/keep.js")),
-    ("keys.js", SCRIPT, include_bytes!("../../../web/keys.js")),
-    ("main.js", SCRIPT, include_bytes!("../../../web/main.js")),
-    (
-        "markdown-inline.js",
-        SCRIPT,
-        include_bytes!("../../../web/markdown-inline.js"),
-    ),
-    (
-        "markdown-view.js",
-        SCRIPT,
-        include_bytes!("../../../web/markdown-view.js"),
-    ),
-    (
-        "markdown.js",
-        SCRIPT,
-        include_bytes!("../../../web/markdown.js"),
-    ),
-    ("notes.js", SCRIPT, include_bytes!("../../../web/notes.js")),
-    ("page.js", SCRIPT, include_bytes!("../../../web/page.js")),
-    ("parts.css", CSS, include_bytes!("../../../web/parts.css")),
-    (
-        "policies-view.js",
-        SCRIPT,
-        include_bytes!("../../../web/policies-view.js"),
-    ),
-    ("poll.js", SCRIPT, include_bytes!("../../../web/poll.js")),
-    (
-        "providers-view.js",
-        SCRIPT,
-        include_bytes!("../../../web/providers-view.js"),
-    ),
-    (
-        "router.js",
-        SCRIPT,
-        include_bytes!("../../../web/router.js"),
-    ),
-    (
-        "run-graph.js",
-        SCRIPT,
-        include_bytes!("../../../web/run-graph.js"),
-    ),
-    (
-        "run-layout.js",
-        SCRIPT,
-        include_bytes!("../../../web/run-layout.js"),
-    ),
-    (
-        "run-timeline.js",
-        SCRIPT,
-        include_bytes!("../../../web/run-timeline.js"),
-    ),
-    (
-        "run-view.js",
-        SCRIPT,
-        include_bytes!("../../../web/run-view.js"),
-    ),
-    (
-        "runs-view.js",
-        SCRIPT,
-        include_bytes!("../../../web/runs-view.js"),
-    ),
-    (
-        "session-view.js",
-        SCRIPT,
-        include_bytes!("../../../web/session-view.js"),
-    ),
-    (
-        "sessions-view.js",
-        SCRIPT,
-        include_bytes!("../../../web/sessions-view.js"),
-    ),
-    (
-        "sessions.css",
-        CSS,
-        include_bytes!("../../../web/sessions.css"),
-    ),
-    (
-        "settings-panel.js",
-        SCRIPT,
-        include_bytes!("../../../web/settings-panel.js"),
-    ),
-    ("sse.js", SCRIPT, include_bytes!("../../../web/sse.js")),
-    (
-        "standing.js",
-        SCRIPT,
-        include_bytes!("../../../web/standing.js"),
-    ),
-    (
-        "states.js",
-        SCRIPT,
-        include_bytes!("../../../web/states.js"),
-    ),
-    ("style.css", CSS, include_bytes!("../../../web/style.css")),
-    ("text.js", SCRIPT, include_bytes!("../../../web/text.js")),
-    (
-        "theme-early.js",
-        SCRIPT,
-        include_bytes!("../../../web/theme-early.js"),
-    ),
-    ("theme.js", SCRIPT, include_bytes!("../../../web/theme.js")),
-    ("time.js", SCRIPT, include_bytes!("../../../web/time.js")),
-    ("token.js", SCRIPT, include_bytes!("../../../web/token.js")),
-    (
-        "traffic-timeline.js",
-        SCRIPT,
-        include_bytes!("../../../web/traffic-timeline.js"),
-    ),
-    (
-        "traffic.js",
-        SCRIPT,
-        include_bytes!("../../../web/traffic.js"),
-    ),
-    (
-        "transcript-items.js",
-        SCRIPT,
-        include_bytes!("../../../web/transcript-items.js"),
-    ),
-    (
-        "transcript-view.js",
-        SCRIPT,
-        include_bytes!("../../../web/transcript-view.js"),
-    ),
-    (
-        "transcript.js",
-        SCRIPT,
-        include_bytes!("../../../web/transcript.js"),
-    ),
-];
+macro_rules! embed {
+    ($($name:literal)*) => { &[$(($name, include_bytes!(concat!("../../../web/", $name)))),*] };
+}
+
+/// Every file: its name within `web/`, and its bytes.
+const TABLE: &[(&str, &[u8])] = embed! {
+    "index.html" "api.js" "bubbles.js" "causes.js" "chart.js" "charts.css" "clock.js" "composer.js"
+    "dialog.js" "dom.js" "follow.js" "gateway-view.js" "icon.svg" "icons.js" "keep.js" "keys.js"
+    "main.js" "markdown-inline.js" "markdown-view.js" "markdown.js" "notes.js" "page.js" "parts.css"
+    "policies-view.js" "poll.js" "providers-view.js" "router.js" "run-graph.js" "run-layout.js"
+    "run-timeline.js" "run-view.js" "runs-view.js" "session-view.js" "sessions-view.js"
+    "sessions.css" "settings-panel.js" "sse.js" "standing.js" "states.js" "style.css" "text.js"
+    "theme-early.js" "theme.js" "time.js" "token.js" "traffic-timeline.js" "traffic.js"
+    "transcript-items.js" "transcript-view.js" "transcript.js"
+};
 
 /// The content security policy: the page may do nothing that is not named here.
 const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -236,14 +77,17 @@ pub fn files() -> &'static [File] {
 }
 
 impl File {
-    fn new(&(name, content_type, bytes): &(&'static str, &'static str, &'static [u8])) -> Self {
-        let digest = Sha256::digest(bytes);
-        let digits = digest.iter().take(8).map(|byte| format!("{byte:02x}"));
+    fn new(&(name, bytes): &(&'static str, &'static [u8])) -> Self {
         Self {
             name,
-            content_type,
+            content_type: match name.rsplit_once('.') {
+                Some((_, "html")) => "text/html; charset=utf-8",
+                Some((_, "css")) => "text/css; charset=utf-8",
+                Some((_, "svg")) => "image/svg+xml",
+                _ => "text/javascript; charset=utf-8",
+            },
             bytes,
-            etag: format!("\"{}\"", digits.collect::<String>()),
+            etag: format!("\"{:.16x}\"", Sha256::digest(bytes)),
         }
     }
 
