@@ -6,16 +6,13 @@
 //! only hashes are stored, no secret and no body. Not here: when and how long a request waits (see `call`).
 
 mod connection;
-mod hold;
 mod identity;
 mod registry;
 
-pub use hold::{Command, Hold};
 pub use identity::{Identity, IdentityBuilder, Parts};
 
 use crate::control::WaitingRequest;
 use connection::Link;
-use hold::Signal;
 use outlast_engine::Clock;
 use outlast_engine::shared_state::Listener;
 use outlast_kernel::Timestamp;
@@ -23,13 +20,14 @@ use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::gate::concerns_others;
 use outlast_kernel::verdict::Cause;
 use parking_lot::Mutex;
-use registry::{HeldRequest, HoldStatus, Key, Registry};
+use registry::{HeldRequest, HoldStatus, Key, Registry, row_key};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// The time for which an abandoned hold is kept, from the client's departure or the time at which it was told to
 /// return.
@@ -138,7 +136,7 @@ impl Holds {
     pub fn begin(&self, identity: Identity, summary: RequestSummary, progress: Progress) -> Hold {
         connection::reconnect_if_due(&self.0);
         let now = self.0.clock.now();
-        let (key, signal) = (Key::new(), Arc::new(Signal::default()));
+        let (key, signal) = (Key::now_v7(), Arc::new(Signal::default()));
         let held = HeldRequest {
             identity,
             summary,
@@ -228,41 +226,135 @@ impl Holds {
     }
 }
 
-// --- operations of a hold ---
+// --- one held request, as the call that answers it sees it ---
 
-impl Holds {
-    fn update(&self, key: Key, change: impl FnOnce(&mut HeldRequest)) {
-        let now = self.0.clock.now();
-        let mut state = self.0.state.lock();
-        if let Some(held) = state.registry.get_mut(key) {
-            change(held);
-            state.persist(key, now);
+/// A held request. If it is dropped before it has ended, the client has left, or the gateway stops.
+#[must_use = "a hold that is dropped is one whose client has left"]
+pub struct Hold {
+    holds: Holds,
+    key: Key,
+    signal: Arc<Signal>,
+    has_ended: bool,
+}
+
+/// A command of a person to a waiting request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Try it at once.
+    RetryNow,
+    /// Do not try it again.
+    Cancel,
+}
+
+/// The channel of a command to its request.
+#[derive(Debug, Default)]
+struct Signal {
+    command: AtomicU8,
+    notify: Notify,
+}
+
+const NO_COMMAND: u8 = 0;
+const RETRY_NOW: u8 = 1;
+const CANCEL: u8 = 2;
+
+impl Hold {
+    fn new(holds: Holds, key: Key, signal: Arc<Signal>) -> Self {
+        Self {
+            holds,
+            key,
+            signal,
+            has_ended: false,
         }
     }
 
-    fn set_return_at(&self, key: Key, at: Timestamp) {
-        if let Some(held) = self.0.state.lock().registry.get_mut(key) {
-            held.return_at = Some(at);
+    /// Records that a new wait begins, which is expected to end at that time. The write to the file follows soon.
+    pub fn begin_wait(&self, progress: Progress, expected: Option<Timestamp>) {
+        self.signal.begin_wait();
+        self.update(progress, expected);
+    }
+
+    /// Records that the expected end of the wait has moved. It is not written: times move often, and whoever resumes the
+    /// request asks the gate anew.
+    pub fn set_expected(&self, end: Timestamp) {
+        let mut state = self.holds.0.state.lock();
+        if let Some(held) = state.registry.get_mut(self.key) {
+            held.return_at = Some(end);
         }
     }
 
-    fn update_summary(&self, key: Key, change: impl FnOnce(&mut RequestSummary)) {
-        if let Some(held) = self.0.state.lock().registry.get_mut(key) {
-            change(&mut held.summary);
+    /// Records the progress. `told` is the time at which its client was told to come back, if it was.
+    pub fn update(&self, progress: Progress, told: Option<Timestamp>) {
+        let now = self.holds.0.clock.now();
+        let mut state = self.holds.0.state.lock();
+        if let Some(held) = state.registry.get_mut(self.key) {
+            held.progress = progress;
+            held.return_at = told;
+            state.persist(self.key, now);
         }
     }
 
-    fn end(&self, key: Key) {
-        self.0.state.lock().forget(key);
+    /// Records the account of the current attempt.
+    pub fn set_account(&self, account: &str) {
+        let mut state = self.holds.0.state.lock();
+        if let Some(held) = state.registry.get_mut(self.key) {
+            held.summary.account = Some(account.into());
+        }
     }
 
-    fn abandon(&self, key: Key) {
-        let now = self.0.clock.now();
-        let mut state = self.0.state.lock();
+    /// Waits for a command of a person.
+    pub async fn command(&self) -> Command {
+        self.signal.command().await
+    }
+
+    /// Ends the hold, because the request was answered for good.
+    pub fn finish(mut self) {
+        self.has_ended = true;
+        self.holds.0.state.lock().forget(self.key);
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        let (key, holds) = (self.key, &self.holds.0);
+        let now = holds.clock.now();
+        let mut state = holds.state.lock();
         state.registry.abandon(key, now);
         state.persist(key, now);
         state.expire(now);
-        self.0.update_abandoned_count(&state);
+        holds.update_abandoned_count(&state);
+    }
+}
+
+impl Signal {
+    fn send(&self, command: Command) {
+        let command = match command {
+            Command::RetryNow => RETRY_NOW,
+            Command::Cancel => CANCEL,
+        };
+        // Nothing takes a cancel back.
+        self.command.fetch_max(command, Ordering::AcqRel);
+        self.notify.notify_one();
+    }
+
+    /// Clears a retry-now command of the previous wait, which was not meant for the next one.
+    fn begin_wait(&self) {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        let exchanged = (self.command).compare_exchange(RETRY_NOW, NO_COMMAND, success, failure);
+        // Any other command stays.
+        exchanged.ok();
+    }
+
+    async fn command(&self) -> Command {
+        loop {
+            match self.command.swap(NO_COMMAND, Ordering::AcqRel) {
+                RETRY_NOW => return Command::RetryNow,
+                CANCEL => return Command::Cancel,
+                _ => self.notify.notified().await,
+            }
+        }
     }
 }
 
@@ -279,13 +371,13 @@ impl State {
         if let (Link::Connected(file), Some(held)) = (&self.link, self.registry.get(key))
             && let Some(value) = held.encode()
         {
-            file.put(&key.to_string(), value, held.expires_at(now));
+            file.put(&row_key(key), value, held.expires_at(now));
         }
     }
 
     fn forget(&mut self, key: Key) {
         self.registry.remove(key);
-        self.remove_row(&key.to_string());
+        self.remove_row(&row_key(key));
     }
 
     fn remove_row(&self, key: &str) {

@@ -2,9 +2,8 @@
 
 use super::identity::{Identity, Parts};
 use super::registry::{HeldRequest, MAX_ABANDONED};
-use super::{Command, Hold, Holds, Progress, RESUME_WINDOW, RequestSummary};
+use super::{Command, Hold, Holds, Progress, RESUME_WINDOW, RequestSummary, Signal};
 use crate::control::WaitingRequest;
-use crate::holds::hold::Signal;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use outlast_engine::clock::TimerClock;
 use outlast_engine::shared_state::StoreEvent;

@@ -4,7 +4,6 @@ use http::HeaderMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest, Sha256};
 use std::fmt;
-use std::io::{self, Read};
 
 /// The headers that name the conversation or the call of a request. The number of sends is not among them.
 const IDENTITY_HEADERS: [&str; 6] = [
@@ -15,8 +14,6 @@ const IDENTITY_HEADERS: [&str; 6] = [
     "x-session-id",
     "conversation_id",
 ];
-/// Number of body bytes that are read at once.
-const CHUNK: usize = 16 * 1024;
 
 /// The hash that identifies a request when it comes again; nothing can be read from it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,19 +72,6 @@ impl IdentityBuilder {
     /// Adds a piece of the body.
     pub fn update_body(&mut self, piece: &[u8]) {
         self.body.update(piece);
-    }
-
-    /// Reads a body, or the rest of it. Blocks for as long as the reader does.
-    pub fn read_body(&mut self, mut reader: impl Read) -> io::Result<()> {
-        let mut chunk = vec![0; CHUNK];
-        loop {
-            match reader.read(&mut chunk) {
-                Ok(0) => return Ok(()),
-                Ok(length) => self.update_body(&chunk[..length]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     /// Returns the identity when the body is complete.

@@ -3,16 +3,14 @@
 //! Invariants: an abandoned hold is found by its identity and by its expiry, a live one by neither; the number of
 //! abandoned holds is bounded. Costs no timer and no task: expired holds are removed at the next access.
 
-use super::hold::{Command, Signal};
 use super::identity::Identity;
-use super::{Progress, RESUME_WINDOW, RequestSummary};
+use super::{Command, Progress, RESUME_WINDOW, RequestSummary, Signal};
 use crate::control::WaitingRequest;
 use outlast_kernel::Timestamp;
 use outlast_store::holds::Row;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -21,23 +19,11 @@ use uuid::Uuid;
 pub(super) const MAX_ABANDONED: usize = 20_000;
 
 /// The key of a hold, unique across processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Key(Uuid);
+pub(super) type Key = Uuid;
 
-impl Key {
-    pub(super) fn new() -> Self {
-        Self(Uuid::now_v7())
-    }
-
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        Uuid::try_parse(text).ok().map(Self)
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self.0.as_simple(), f)
-    }
+/// Returns the key as the file has it.
+pub(super) fn row_key(key: Key) -> String {
+    key.simple().to_string()
 }
 
 /// A request that is held, or that its client has abandoned.
@@ -149,7 +135,7 @@ impl HeldRequest {
     /// Decodes a hold of an earlier process: its client has been without a connection since then, at the latest now.
     /// Returns `None` if the row is invalid, or has expired.
     pub(super) fn decode(row: &Row, now: Timestamp) -> Option<(Key, Self)> {
-        let key = Key::parse(&row.key).filter(|_| row.until >= now)?;
+        let key = Uuid::try_parse(&row.key).ok()?;
         let read: EncodedHold<'_> = serde_json::from_str(&row.value).ok()?;
         let mut held = Self {
             identity: read.who,
@@ -165,7 +151,7 @@ impl HeldRequest {
             let until = held.resumable_until(now);
             held.status = HoldStatus::Abandoned { at: now, until };
         }
-        Some((key, held))
+        (row.until >= now).then_some((key, held))
     }
 }
 
