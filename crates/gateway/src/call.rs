@@ -18,12 +18,12 @@ use super::shared::Shared;
 use super::upstreams::Upstreams;
 use crate::call::attempt::{Attempt, AttemptResult, ErrorResponse, UpstreamResponse};
 use crate::call::keepalive::{KeepAlive, ResponseMetadata};
-use crate::observe::log::{Event as LogEvent, EventKind, WaitReason};
+use crate::observe::log::{Event as LogEvent, EventKind, RequestRef, Sink, WaitReason};
 use crate::observe::metrics::GaugeGuard;
-use crate::observe::request_log::{NewRequest, RequestKey};
 use crate::server::response_writer::ResponseWriter;
 use crate::server::socket::Socket;
 use http::HeaderName;
+use outlast_dialect::Dialect;
 use outlast_engine::attempt::{self as engine, Driver, Ended, Permit};
 use outlast_engine::{RetryStrategy, strategy::PolicyRetry};
 use outlast_kernel::Timestamp;
@@ -34,6 +34,7 @@ use outlast_kernel::failure::ClassifiedFailure;
 use outlast_kernel::verdict::Cause;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The header in which SDKs count their own retries of a request.
@@ -44,8 +45,8 @@ const MIN_HOLD: Duration = Duration::from_secs(120);
 /// A request that is being answered.
 pub(super) struct Call {
     pub(super) shared: Arc<Shared>,
-    /// The key of the request in the log of recent requests.
-    log_entry: RequestKey,
+    /// The key of the request in its events.
+    key: u64,
     pub(super) upstreams: Arc<Upstreams>,
     pub(super) request: InboundRequest,
     pub(super) response: ResponseWriter,
@@ -113,9 +114,7 @@ impl Call {
         let headers = request.headers();
         let stated = stated_timeout(request.profile, &headers);
         let resent = headers.get(RETRY_COUNT_HEADER);
-        if resent.is_some_and(|count| count != "0") {
-            shared.metrics.resent(request.profile.name);
-        }
+        let is_resent = resent.is_some_and(|count| count != "0");
         let keepalive = KeepAliveSchedule::new(
             request.profile,
             request.response_format(),
@@ -125,17 +124,10 @@ impl Call {
         let strategy = PolicyRetry::new(Arc::clone(&request.policy), Arc::clone(&shared.clock));
         let state = State::new(rules(&request, &strategy), Prompt::new(Limits::default()));
         let driver = Driver::new(state, Some(shared.shared_state.clone()));
-        let log_entry = shared.request_log.record_start(&NewRequest {
-            id: &request.id,
-            received_at: request.received_at,
-            client: request.profile.name,
-            dialect: request.is_model_request().then(|| request.dialect()),
-            model: &request.model,
-            path: request.path(),
-        });
-        Box::new(Self {
+        let key = shared.request_count.fetch_add(1, Ordering::Relaxed);
+        let call = Box::new(Self {
             shared,
-            log_entry,
+            key,
             upstreams,
             request,
             response,
@@ -150,7 +142,14 @@ impl Call {
             end: None,
             is_mid_frame: false,
             first_byte: None,
-        })
+        });
+        let received = EventKind::Received {
+            model: &call.request.model,
+            path: call.request.path(),
+            is_resent,
+        };
+        call.emit_at(call.request.received_at, received);
+        call
     }
 
     /// Answers the request; returns the connection, if it can take another request.
@@ -185,17 +184,11 @@ impl Call {
         self.end_wait();
         self.failure_state.logged_reason = None;
         self.failure_state.attempts += 1;
+        self.emit(EventKind::AttemptStarted {
+            attempt: self.failure_state.attempts,
+            body_bytes: self.request.body.len() as u64,
+        });
         let shared = Arc::clone(&self.shared);
-        let traffic = &shared.request_log;
-        traffic.record_attempt(self.log_entry, self.failure_state.attempts, shared.now());
-        let dialect = Some(self.request.dialect());
-        if self.failure_state.attempts > 1 {
-            shared.metrics.retry(dialect);
-        }
-        shared
-            .metrics
-            .sent_upstream
-            .inc_by(self.request.body.len() as u64);
         let attempt = Attempt {
             request: &self.request,
             upstreams: &self.upstreams,
@@ -269,19 +262,25 @@ fn response_metadata<'a>(
 }
 
 impl Call {
-    pub(super) fn log_event(&self, kind: EventKind<'_>) {
-        self.log_event_at(self.shared.now(), kind);
+    /// Tells all observers about an event of the request.
+    pub(super) fn emit(&self, kind: EventKind<'_>) {
+        self.emit_at(self.shared.now(), kind);
     }
 
-    fn log_event_at(&self, at: Timestamp, kind: EventKind<'_>) {
-        self.shared
-            .request_log
-            .record_event(self.log_entry, at, &kind);
-        self.shared.log.emit(&LogEvent {
-            at,
-            request: Some(&self.request.id),
-            kind,
+    fn emit_at(&self, at: Timestamp, kind: EventKind<'_>) {
+        let request = Some(RequestRef {
+            key: self.key,
+            id: &self.request.id,
+            client: self.request.profile.name,
+            dialect: self.model_dialect(),
         });
+        self.shared.observers.emit(&LogEvent { at, request, kind });
+    }
+
+    /// Returns the dialect, if the request is for a model.
+    pub(super) fn model_dialect(&self) -> Option<Dialect> {
+        let is_for_model = self.request.is_model_request();
+        is_for_model.then(|| self.request.dialect())
     }
 
     /// Ends the hold for good: no resend resumes it.

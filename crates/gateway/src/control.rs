@@ -1,16 +1,18 @@
 //! The control endpoints of a running gateway, for people and for monitoring programs.
 //!
-//! Pure but for the effects of [`GatewayControl`]: a request goes in, a response comes out. Invariant: nothing is shown
-//! or done without the token, except the health check, the files of the page, which hold no data, and the metrics where
-//! only this machine can reach the gateway. Not here: the check of Host and Origin, which runs before (see `auth`), and
-//! sockets.
+//! Pure but for the effects of [`GatewayControl`]: a request goes in, a response comes out. The paths and responses below
+//! `/_outlast/api/` are those of `outlast serve` (docs/serve.md), as far as they apply to a gateway, so that one page
+//! serves both. Invariant: nothing is shown or done without the token, except the health check, the files of the page,
+//! which hold no data, and the metrics where only this machine can reach the gateway. Not here: the check of Host and
+//! Origin, which runs before (see `auth`), and sockets.
 
-pub mod api;
-pub(crate) mod inspect;
 pub mod policies;
-mod status;
+mod view;
 
-pub use status::{Account, AccountState, Gate, GatewaySummary, Status, Upstream, WaitingRequest};
+pub use view::{
+    About, Account, AccountState, Gate, GatewaySummary, ListedGateway, ListedGateways, Policies,
+    SharedState, Status, Upstream, WaitingRequest,
+};
 
 use crate::assets;
 use crate::auth::{self, AccessDenied, Exposure, Token};
@@ -20,6 +22,7 @@ use crate::problem::Problem;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, header};
+use outlast_kernel::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -28,8 +31,12 @@ use std::net::SocketAddr;
 const ROOT: &str = "/_outlast";
 /// The path of the page: its files are named relative to it.
 const PAGE: &str = "/_outlast/";
+/// The path prefix of the endpoints of the page.
+const API: &str = "/_outlast/api/";
+/// The views of a gateway that the page shows.
+const VIEWS: [&str; 3] = ["gateway", "providers", "policies"];
 /// Maximum number of bytes that are read of a request body.
-pub const BODY_LIMIT: usize = 16 * 1024;
+const BODY_LIMIT: usize = 16 * 1024;
 
 /// The response of a control endpoint.
 pub type Response = http::Response<Bytes>;
@@ -50,6 +57,9 @@ pub trait GatewayControl {
 
     /// Returns the log of recent requests.
     fn request_log(&self) -> &RequestLog;
+
+    /// Returns the current time.
+    fn now(&self) -> Timestamp;
 
     /// Returns a summary of the gateway itself.
     fn summary(&self) -> GatewaySummary;
@@ -90,12 +100,13 @@ pub fn is_page(asked: &Parts) -> bool {
 /// it.
 pub fn respond(gateway: &dyn GatewayControl, asked: &Parts, body: &[u8]) -> Response {
     let path = asked.uri.path();
-    let answered = if let Some(rest) = path.strip_prefix(api::ROOT) {
-        api::respond(gateway, asked, rest, body)
-    } else if let Some(endpoint) = Endpoint::at(path) {
-        endpoint.respond(gateway, asked, body)
-    } else {
-        page_response(asked)
+    let answered = match Endpoint::at(path) {
+        Some((endpoint, port)) => endpoint.respond(gateway, port, asked, body),
+        None if path.starts_with(API) => {
+            let detail = "there is nothing here; docs/gateway.md lists what is";
+            Err(Problem::unknown(detail))
+        }
+        None => page_response(asked),
     };
     answered.unwrap_or_else(|problem| error_response(path, &problem))
 }
@@ -103,7 +114,7 @@ pub fn respond(gateway: &dyn GatewayControl, asked: &Parts, body: &[u8]) -> Resp
 /// Formats a problem for the client of that path: as a problem document for the page, for all others in the form that
 /// clients of providers read.
 pub fn error_response(path: &str, problem: &Problem) -> Response {
-    if path.starts_with(api::ROOT) {
+    if path.starts_with(API) {
         return problem.response();
     }
     let body = auth::error_body(problem.code, &problem.detail);
@@ -144,7 +155,7 @@ fn check_body(body: &[u8]) -> Result<(), Problem> {
     Err(Problem::new(status, "request_too_large", message))
 }
 
-// --- endpoints of commands and scrapers ---
+// --- endpoints ---
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endpoint {
@@ -154,45 +165,70 @@ enum Endpoint {
     RetryNow,
     Cancel,
     Reload,
+    About,
+    Gateways,
+    SharedState,
+    Policies,
+    RequestLog,
 }
 
 impl Endpoint {
-    fn at(path: &str) -> Option<Self> {
-        Some(match path {
-            "/healthz" => Self::Health,
-            "/metrics" => Self::Metrics,
-            _ => match path.strip_prefix(ROOT)? {
-                "/health" => Self::Health,
-                "/status" => Self::Status,
-                "/retry-now" => Self::RetryNow,
-                "/cancel" => Self::Cancel,
-                "/reload" => Self::Reload,
-                _ => return None,
-            },
-        })
+    /// Returns the endpoint at a path, and the port of the gateway that the path names, if it names one.
+    fn at(path: &str) -> Option<(Self, Option<&str>)> {
+        let below = match path {
+            "/healthz" => return Some((Self::Health, None)),
+            "/metrics" => return Some((Self::Metrics, None)),
+            _ => path.strip_prefix(PAGE)?,
+        };
+        let parts: Vec<&str> = below.splitn(5, '/').collect();
+        let (endpoint, port) = match *parts {
+            ["health"] => (Self::Health, None),
+            ["status"] => (Self::Status, None),
+            ["retry-now"] => (Self::RetryNow, None),
+            ["cancel"] => (Self::Cancel, None),
+            ["reload"] => (Self::Reload, None),
+            ["api", "about"] => (Self::About, None),
+            ["api", "gateways"] => (Self::Gateways, None),
+            // The old name is accepted until 0.3.
+            ["api", "shared_state" | "knowledge"] => (Self::SharedState, None),
+            ["api", "policies"] => (Self::Policies, None),
+            ["api", "gateways", port, "traffic"] => (Self::RequestLog, Some(port)),
+            ["api", "gateways", port, "retry_now"] => (Self::RetryNow, Some(port)),
+            ["api", "gateways", port, "cancel"] => (Self::Cancel, Some(port)),
+            _ => return None,
+        };
+        Some((endpoint, port))
     }
 
     fn allowed(self) -> &'static str {
         match self {
-            Self::Health | Self::Metrics | Self::Status => READ_METHODS,
             Self::RetryNow | Self::Cancel | Self::Reload => WRITE_METHODS,
+            _ => READ_METHODS,
         }
     }
 
-    fn needs_token(self, reach: Exposure) -> bool {
+    fn needs_token(self, exposure: Exposure) -> bool {
         match self {
             Self::Health => false,
-            Self::Metrics => reach == Exposure::Network,
-            Self::Status | Self::RetryNow | Self::Cancel | Self::Reload => true,
+            Self::Metrics => exposure == Exposure::Network,
+            _ => true,
         }
     }
 
-    fn respond(self, gateway: &dyn GatewayControl, asked: &Parts, body: &[u8]) -> ControlResult {
+    fn respond(
+        self,
+        gateway: &dyn GatewayControl,
+        port: Option<&str>,
+        asked: &Parts,
+        body: &[u8],
+    ) -> ControlResult {
         check_method(asked, self.allowed())?;
         if self.needs_token(gateway.exposure()) {
             check_token(gateway, asked)?;
         }
         check_body(body)?;
+        port.map_or(Ok(()), |port| check_port(gateway, port))?;
+        let now = gateway.now();
         match self {
             Self::Health => health(gateway),
             Self::Metrics => Ok(metrics_text(gateway)),
@@ -200,8 +236,55 @@ impl Endpoint {
             Self::RetryNow => json(&retry_now(body, gateway)?),
             Self::Cancel => json(&cancel(body, gateway)?),
             Self::Reload => json(&reload(gateway)?),
+            Self::About => json(&About {
+                version: version(),
+                now,
+                views: VIEWS.into(),
+            }),
+            Self::Gateways => json(&ListedGateways {
+                now,
+                gateways: vec![ListedGateway {
+                    port: gateway.address().port(),
+                    address: gateway.address().to_string(),
+                    status: status(gateway),
+                }],
+            }),
+            Self::SharedState => json(&SharedState {
+                now,
+                accounts: gateway.accounts(),
+                gates: gateway.gates(),
+            }),
+            Self::Policies => json(&Policies {
+                policies: policies::all(),
+            }),
+            Self::RequestLog => {
+                let after = after_parameter(asked)?;
+                json(&gateway.request_log().changes_since(after, now))
+            }
         }
     }
+}
+
+/// Checks that the port is that of this gateway, as it describes no other.
+fn check_port(gateway: &dyn GatewayControl, port: &str) -> Result<(), Problem> {
+    let own = gateway.address().port();
+    if port.parse() == Ok(own) {
+        return Ok(());
+    }
+    let detail = format!("this gateway is {own}, and knows of no other");
+    let status = StatusCode::NOT_FOUND;
+    Err(Problem::new(status, "no_such_gateway", detail))
+}
+
+/// Returns the sequence number after which changes are requested; without one, all are.
+fn after_parameter(asked: &Parts) -> Result<u64, Problem> {
+    let pairs = asked.uri.query().unwrap_or_default().split('&');
+    let mut values = pairs.filter_map(|pair| pair.strip_prefix("after="));
+    let Some(value) = values.next() else {
+        return Ok(0);
+    };
+    let detail = "`after` is the number that an earlier answer has as `seq`";
+    value.parse().map_err(|_| Problem::unreadable(detail))
 }
 
 // --- responses ---
@@ -343,6 +426,9 @@ fn reload(gateway: &dyn GatewayControl) -> Result<Value, Problem> {
     Ok(json!({ "reloaded": true }))
 }
 
+#[cfg(test)]
+#[path = "control/api_tests.rs"]
+mod api_tests;
 #[cfg(test)]
 #[path = "control_tests.rs"]
 mod tests;

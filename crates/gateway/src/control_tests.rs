@@ -1,6 +1,7 @@
 //! Tests of the control endpoints: their data, their effects, and access to them.
 
 use super::*;
+use crate::observe::log::{Event, EventKind, Sink};
 use http::HeaderMap;
 use outlast_kernel::Timestamp;
 use outlast_kernel::gate::Mode;
@@ -58,6 +59,10 @@ impl GatewayControl for FakeGateway {
 
     fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    fn now(&self) -> Timestamp {
+        at(60)
     }
 
     fn summary(&self) -> GatewaySummary {
@@ -249,7 +254,16 @@ fn metrics_report_blocked_accounts_in_scraper_format() {
 #[test]
 fn status_json_is_complete_and_round_trips() {
     let bench = FakeGateway::new();
-    bench.metrics.resumed("claude-code");
+    let resumed = EventKind::Resumed {
+        attempts: 1,
+        resent: 1,
+        since: at(0),
+    };
+    bench.metrics.emit(&Event {
+        at: at(1),
+        request: None,
+        kind: resumed,
+    });
     let reply = bench.get("/_outlast/status");
     assert_eq!(reply.status, 200);
     let shown: Status = serde_json::from_str(&reply.body).unwrap();

@@ -252,17 +252,13 @@ impl Call {
         headers
     }
 
-    /// Records the request's end in the log and the metrics.
+    /// Tells the observers about the request's end.
     pub(super) fn record_finish(&self, outcome: Outcome, status: Option<u16>) {
         let now = self.shared.now();
         let record = Record {
-            id: &self.request.id,
             received_at: self.request.received_at,
             client: self.request.profile.name,
-            dialect: self
-                .request
-                .is_model_request()
-                .then(|| self.request.dialect()),
+            dialect: self.model_dialect(),
             model: Some(&*self.request.model).filter(|model| !model.is_empty()),
             account: self.account_name(),
             method: self.request.method.as_str(),
@@ -280,12 +276,7 @@ impl Call {
                 .last_cause
                 .filter(|_| outcome != Outcome::Answered),
         };
-        self.shared
-            .metrics
-            .received_upstream
-            .inc_by(record.bytes_out);
-        self.shared.metrics.finished(&record);
-        self.log_event(EventKind::Finished(&record));
+        self.emit(EventKind::Finished(&record));
     }
 }
 

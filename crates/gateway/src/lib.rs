@@ -30,7 +30,7 @@ pub use upstreams::{Upstream, Upstreams};
 use crate::auth::{AllowedNames, ClientKeys, Exposure, Token};
 use body_store::BodyStore;
 use holds::Holds;
-use observe::log::{Event, EventKind, Sink};
+use observe::log::{EventKind, Sink};
 use observe::metrics::Metrics;
 use observe::request_log::RequestLog;
 use outlast_engine::shared_state::{Listener, SharedState};
@@ -39,6 +39,7 @@ use shared::{AccessControl, Shared};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use timers::Timers;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
@@ -103,13 +104,16 @@ impl Gateway {
         let address = listener.local_addr().map_err(failed)?;
         let clock = setup.clock;
         let client_names: Vec<&str> = clients::ALL.iter().map(|client| client.name).collect();
+        let metrics = Arc::new(Metrics::new(&client_names));
+        let request_log = Arc::new(RequestLog::new(clock.now()));
         let shared = Shared {
             timers: Timers::start(Arc::clone(&clock)),
             shared_state: setup.shared_state,
             holds: Holds::open(setup.holds_file, Arc::clone(&clock), setup.store_listener).await,
-            metrics: Metrics::new(&client_names),
-            request_log: RequestLog::new(clock.now()),
-            log: setup.log,
+            observers: vec![metrics.clone(), request_log.clone(), setup.log],
+            metrics,
+            request_log,
+            request_count: AtomicU64::new(0),
             access: AccessControl {
                 allowed_names: setup.allowed_names,
                 token: setup.token,
@@ -147,11 +151,7 @@ impl Gateway {
     pub async fn serve(self, stop: CancellationToken) {
         let version = env!("CARGO_PKG_VERSION");
         let address = self.address;
-        self.shared.log.emit(&Event {
-            at: self.shared.now(),
-            request: None,
-            kind: EventKind::Listening { address, version },
-        });
+        self.shared.emit(EventKind::Listening { address, version });
         let stopping = self.shared.stopping.clone();
         let serving = server::listener::serve(self.listener, Arc::clone(&self.shared));
         let stopped = async {

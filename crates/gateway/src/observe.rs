@@ -1,4 +1,4 @@
-//! The sinks that observe requests: log, metrics, request list and traces.
+//! The observers of requests: log, metrics, request list and traces. A call tells all of them about each event in one place.
 
 pub(crate) mod gate_log;
 pub mod log;

@@ -5,7 +5,7 @@ use super::holds::Holds;
 use super::timers::Timers;
 use super::upstreams::Upstreams;
 use crate::auth::{AllowedNames, ClientKeys, Exposure, Token};
-use crate::observe::log::Sink;
+use crate::observe::log::{Event, EventKind, Sink};
 use crate::observe::metrics::Metrics;
 use crate::observe::request_log::RequestLog;
 use outlast_engine::shared_state::SharedState;
@@ -13,6 +13,7 @@ use outlast_engine::{CancellationToken, Clock};
 use outlast_kernel::Timestamp;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
@@ -66,9 +67,12 @@ pub(super) struct Shared {
     pub(super) timers: Timers,
     pub(super) shared_state: SharedState,
     pub(super) holds: Holds,
-    pub(super) metrics: Metrics,
-    pub(super) request_log: RequestLog,
-    pub(super) log: Arc<dyn Sink>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) request_log: Arc<RequestLog>,
+    /// All that observe the events: the metrics, the log of recent requests, and the log with the traces.
+    pub(super) observers: Vec<Arc<dyn Sink>>,
+    /// The number of requests for providers so far.
+    pub(super) request_count: AtomicU64,
     pub(super) access: AccessControl,
     pub(super) limits: Limits,
     pub(super) body_store: BodyStore,
@@ -97,5 +101,11 @@ impl Shared {
 
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Tells all observers about an event of the gateway itself.
+    pub(super) fn emit(&self, kind: EventKind<'_>) {
+        let (at, request) = (self.now(), None);
+        self.observers.emit(&Event { at, request, kind });
     }
 }

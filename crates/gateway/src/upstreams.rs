@@ -39,12 +39,17 @@ pub struct Upstream {
 }
 
 impl Upstreams {
-    /// Returns the provider of that route.
-    pub(super) fn for_route(&self, route: Route) -> &Upstream {
-        match route.dialect {
+    /// Returns the provider of that dialect.
+    pub(super) fn for_dialect(&self, dialect: Dialect) -> &Upstream {
+        match dialect {
             Dialect::Anthropic => &self.anthropic,
             Dialect::OpenaiChat | Dialect::OpenaiResponses => &self.openai,
         }
+    }
+
+    /// Returns the provider of that route.
+    pub(super) fn for_route(&self, route: Route) -> &Upstream {
+        self.for_dialect(route.dialect)
     }
 
     /// Returns the policy of requests for that path.

@@ -9,7 +9,7 @@ use crate::platform::clock;
 use crate::platform::exit::{Exit, UsageError};
 use crate::platform::home;
 use outlast_engine::Clock;
-use outlast_gateway::control::{Account, AccountState};
+use outlast_gateway::control::Account;
 use outlast_kernel::account::{Block, Blocks};
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::Authority;
@@ -60,8 +60,9 @@ pub(crate) fn account_statuses(
     blocks: &Blocks,
     now: Timestamp,
 ) -> Vec<Account> {
-    let rows = rows(settings, blocks);
-    rows.iter().map(|row| row.to_account(now)).collect()
+    let all = accounts(settings).into_iter();
+    all.map(|(name, provider, _)| Account::new(&name, provider.name(), blocks, now))
+        .collect()
 }
 
 fn lines(rows: &[Row], now: Timestamp) -> String {
@@ -148,21 +149,6 @@ impl Row {
         }
         let state = lines.join("; ");
         format!("{name:<20}  {provider:<16}  {key:<28}  {state}\n")
-    }
-
-    fn to_account(&self, now: Timestamp) -> Account {
-        let block = self.active(now).max_by_key(|block| block.until);
-        Account {
-            name: self.name.clone(),
-            provider: self.provider.name().to_owned(),
-            state: match block {
-                Some(_) => AccountState::Blocked,
-                None => AccountState::Free,
-            },
-            model: block.and_then(|block| block.model.clone()),
-            cause: block.map(|block| block.cause),
-            until: block.map(|block| block.until),
-        }
     }
 
     fn json(&self, now: Timestamp) -> Value {

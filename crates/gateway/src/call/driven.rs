@@ -185,19 +185,22 @@ impl Call {
         if let Some(hold) = &self.hold {
             hold.set_expected(wake);
         }
-        let kind = EventKind::Waiting {
-            cause: cause.unwrap_or(Cause::Overloaded),
-            attempt: self.failure_state.attempts,
-            reason,
-            wake: Some(wake),
-        };
+        let cause = cause.unwrap_or(Cause::Overloaded);
+        let (attempt, wake) = (self.failure_state.attempts, Some(wake));
         let is_known = self.failure_state.logged_reason.replace(reason) == Some(reason);
-        match is_known {
-            true => {
-                (self.shared.request_log).record_event(self.log_entry, self.shared.now(), &kind)
-            }
-            false => self.log_event(kind),
-        }
+        self.emit(match is_known {
+            true => EventKind::WaitMoved {
+                cause,
+                attempt,
+                wake,
+            },
+            false => EventKind::Waiting {
+                cause,
+                attempt,
+                reason,
+                wake,
+            },
+        });
     }
 }
 
@@ -229,7 +232,17 @@ impl Call {
         let status = error_response.as_ref();
         let status = status.map(|response| response.status.as_u16());
         self.failure_state.error_response = error_response.map(Box::new);
-        self.record_failed_attempt(&failure, status);
+        // The moment of the decision, so that waits are shown as they were decided.
+        self.emit_at(
+            failure.failure.at,
+            EventKind::AttemptFailed {
+                cause: failure.verdict.cause,
+                attempt: self.failure_state.attempts,
+                status,
+                account: self.account_name(),
+                message: &failure.failure.message,
+            },
+        );
         self.decide(failure, now).await
     }
 
@@ -239,24 +252,6 @@ impl Call {
         let failure = self.driver.failed(failure, now);
         self.failure_state.error_response = None;
         self.decide(failure, now).await
-    }
-
-    fn record_failed_attempt(&self, failure: &ClassifiedFailure, status: Option<u16>) {
-        let cause = failure.verdict.cause;
-        let dialect = self.request.route.is_retried();
-        let dialect = dialect.then(|| self.request.dialect());
-        self.shared.metrics.attempt_failed(dialect, cause);
-        // The moment of the decision, so that waits are shown as they were decided.
-        self.log_event_at(
-            failure.failure.at,
-            EventKind::AttemptFailed {
-                cause,
-                attempt: self.failure_state.attempts,
-                status,
-                account: self.account_name(),
-                message: &failure.failure.message,
-            },
-        );
     }
 
     /// Lets the kernel decide about a failure.

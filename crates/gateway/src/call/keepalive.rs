@@ -2,6 +2,7 @@
 
 use super::EndReason;
 use crate::clients::{HoldEnding, KeepAliveAction, KeepAliveSchedule};
+use crate::observe::log::EventKind;
 use crate::server::response_writer::ResponseWriter;
 use crate::shared::Shared;
 use bytes::Bytes;
@@ -85,7 +86,7 @@ impl KeepAlive<'_> {
     async fn perform(&mut self, act: KeepAliveAction) -> io::Result<Option<HoldEnding>> {
         match act {
             KeepAliveAction::SendInterim => {
-                self.shared.metrics.interim_responses.inc();
+                self.shared.emit(EventKind::InterimResponse);
                 self.response.interim().await?;
             }
             KeepAliveAction::SendHeaders => {
@@ -94,7 +95,7 @@ impl KeepAlive<'_> {
                 self.response.flush().await?;
             }
             KeepAliveAction::SendHeartbeat(bytes) => {
-                self.shared.metrics.keepalives.inc();
+                self.shared.emit(EventKind::Heartbeat);
                 self.response.data(&[Bytes::from_static(bytes)]).await?;
             }
             KeepAliveAction::EndHold(ending) => return Ok(Some(ending)),

@@ -44,12 +44,11 @@ impl Call {
         };
         self.gauge_guards
             .push(GaugeGuard::new(&self.shared.metrics.held, 1));
-        self.log_event(EventKind::Resumed {
+        self.emit(EventKind::Resumed {
             attempts: progress.attempts,
             resent: progress.resent,
             since: progress.since,
         });
-        self.shared.metrics.resumed(self.request.profile.name);
         let rules = *self.driver.state().rules();
         let state = State::new(rules, progress.prompt).with_chain(progress.chain);
         let driver = Driver::new(state, Some(self.shared.shared_state.clone()));

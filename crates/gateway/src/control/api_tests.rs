@@ -1,11 +1,11 @@
 //! Tests of the data that the page gets, and of its commands.
 
-use super::super::tests::{FakeGateway, TestResponse, at};
-use super::super::{BODY_LIMIT, GatewayControl};
-use super::{AboutView, Gateways, Policies, SharedState};
-use crate::observe::log::EventKind;
+use super::tests::{FakeGateway, TestResponse, at};
+use super::{About, BODY_LIMIT, GatewayControl, ListedGateways, Policies, SharedState};
 use crate::observe::log::sample::record;
-use crate::observe::request_log::{Changes, NewRequest};
+use crate::observe::log::{Event, EventKind, RequestRef, Sink};
+use crate::observe::request_log::Changes;
+use outlast_dialect::Dialect;
 use outlast_kernel::verdict::Cause;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -21,6 +21,28 @@ const ALL: [&str; 8] = [
     "POST /_outlast/api/gateways/8080/retry_now",
     "POST /_outlast/api/gateways/8080/cancel",
 ];
+
+/// Tells about a request that arrives.
+fn start<'a>(bench: &FakeGateway, id: &'a str, dialect: Option<Dialect>) -> RequestRef<'a> {
+    let request = RequestRef {
+        key: u64::from(id == "r-2"),
+        id,
+        client: "codex",
+        dialect,
+    };
+    let received = EventKind::Received {
+        model: "m",
+        path: "/v1/chat/completions",
+        is_resent: false,
+    };
+    tell(bench, request, received);
+    request
+}
+
+fn tell(bench: &FakeGateway, request: RequestRef<'_>, kind: EventKind<'_>) {
+    let (at, request) = (at(1), Some(request));
+    bench.traffic.emit(&Event { at, request, kind });
+}
 
 /// Returns the body of a successful response.
 fn shown(bench: &FakeGateway, path: &str) -> Value {
@@ -90,14 +112,7 @@ fn api_returns_about_gateways_state_and_policies() {
 fn traffic_returns_requests_after_sequence_number() {
     let bench = FakeGateway::new();
     let begin = |id: &str| {
-        bench.traffic.record_start(&NewRequest {
-            id,
-            received_at: at(1),
-            client: "codex",
-            dialect: None,
-            model: "",
-            path: "/v1/models",
-        });
+        start(&bench, id, None);
     };
     begin("r-1");
     let all = shown(&bench, "gateways/8080/traffic");
@@ -180,15 +195,7 @@ fn misfits<Shown: JsonSchema>(answer: &Value) -> Vec<String> {
 #[test]
 fn api_responses_match_published_schema() {
     let bench = FakeGateway::new();
-    let begun = NewRequest {
-        id: "r-1",
-        received_at: at(1),
-        client: "codex",
-        dialect: Some(outlast_dialect::Dialect::OpenaiChat),
-        model: "m",
-        path: "/v1/chat/completions",
-    };
-    let ticket = bench.traffic.record_start(&begun);
+    let request = start(&bench, "r-1", Some(Dialect::OpenaiChat));
     let failed = EventKind::AttemptFailed {
         cause: Cause::Overloaded,
         attempt: 1,
@@ -196,13 +203,11 @@ fn api_responses_match_published_schema() {
         account: None,
         message: "no",
     };
-    bench.traffic.record_event(ticket, at(2), &failed);
-    bench
-        .traffic
-        .record_event(ticket, at(3), &EventKind::Finished(&record()));
+    tell(&bench, request, failed);
+    tell(&bench, request, EventKind::Finished(&record()));
     let none: [String; 0] = [];
-    assert_eq!(misfits::<AboutView>(&shown(&bench, "about")), none);
-    assert_eq!(misfits::<Gateways>(&shown(&bench, "gateways")), none);
+    assert_eq!(misfits::<About>(&shown(&bench, "about")), none);
+    assert_eq!(misfits::<ListedGateways>(&shown(&bench, "gateways")), none);
     assert_eq!(misfits::<SharedState>(&shown(&bench, "shared_state")), none);
     assert_eq!(misfits::<Policies>(&shown(&bench, "policies")), none);
     let mut traffic = shown(&bench, "gateways/8080/traffic");

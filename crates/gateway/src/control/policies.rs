@@ -17,7 +17,8 @@ pub struct PolicyView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
     /// How delays are spread: `none`, `full`, `equal` or `short`.
-    pub jitter: String,
+    #[schemars(with = "String")]
+    pub jitter: Jitter,
     /// The longest delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap_ms: Option<u64>,
@@ -40,16 +41,10 @@ pub fn all() -> Vec<PolicyView> {
 impl PolicyView {
     fn of(policy: &Policy) -> Self {
         let delays_ms: Vec<u64> = policy.delays(MAX_DELAYS).into_iter().map(millis).collect();
-        let jitter = match policy.jitter {
-            Jitter::None => "none",
-            Jitter::Full => "full",
-            Jitter::Equal => "equal",
-            Jitter::Short => "short",
-        };
         Self {
             name: policy.name.clone(),
             attempts: policy.max_attempts.map(std::num::NonZero::get),
-            jitter: jitter.to_owned(),
+            jitter: policy.jitter,
             // A policy that never waits has no longest wait.
             cap_ms: policy
                 .max_delay

@@ -1,6 +1,6 @@
 //! Logs that a gate has begun or ceased to hold requests back, in the words of the status.
 
-use crate::observe::log::{Event, EventKind};
+use crate::observe::log::EventKind;
 use crate::shared::Shared;
 use outlast_engine::shared_state::GateStatus;
 use outlast_kernel::gate::Mode;
@@ -17,14 +17,10 @@ pub(crate) async fn run(shared: &Shared) {
         let next = shared.now() + INTERVAL;
         shared.timers.sleep_until(Some(next)).await;
         for change in changes(&mut known, shared.shared_state.failing_gates()) {
-            shared.log.emit(&Event {
-                at: shared.now(),
-                request: None,
-                kind: EventKind::Gate {
-                    name: &change.name,
-                    cause: change.cause,
-                    state: &change.state,
-                },
+            shared.emit(EventKind::Gate {
+                name: &change.name,
+                cause: change.cause,
+                state: &change.state,
             });
         }
     }

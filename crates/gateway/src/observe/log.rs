@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Maximum length of a text from outside, in bytes.
 const TEXT_LIMIT: usize = 512;
 
-/// A receiver of events. It must return quickly: it is called in the middle of a request.
+/// An observer of events. It must return quickly: it is called in the middle of a request.
 pub trait Sink: Send + Sync {
     /// Records an event.
     fn emit(&self, event: &Event<'_>);
@@ -47,10 +47,23 @@ impl Sink for Vec<Arc<dyn Sink>> {
 pub struct Event<'a> {
     /// The time.
     pub at: Timestamp,
-    /// The id of the request that the event is about, if it is about one.
-    pub request: Option<&'a str>,
+    /// The request that the event is about, if it is about one.
+    pub request: Option<RequestRef<'a>>,
     /// The kind, with its data.
     pub kind: EventKind<'a>,
+}
+
+/// The request that an event is about.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestRef<'a> {
+    /// Tells the request from all others of this process; later requests have higher keys.
+    pub key: u64,
+    /// Its id.
+    pub id: &'a str,
+    /// The name of its client, from the table of clients.
+    pub client: &'static str,
+    /// Its dialect, if it is for a model.
+    pub dialect: Option<Dialect>,
 }
 
 /// The severity of an event.
@@ -79,7 +92,7 @@ pub enum WaitReason {
     Permit,
 }
 
-/// The kind of an event.
+/// The kind of an event. The log has no line for those without a level: they are for counts and displays.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -91,6 +104,40 @@ pub enum EventKind<'a> {
         /// The version of the program.
         version: &'a str,
     },
+    /// A request for a provider has arrived.
+    #[serde(skip)]
+    Received {
+        /// The requested model; empty if none.
+        model: &'a str,
+        /// The path.
+        path: &'a str,
+        /// Whether its client says that it has sent the request before.
+        is_resent: bool,
+    },
+    /// An attempt begins.
+    #[serde(skip)]
+    AttemptStarted {
+        /// The number of the attempt; 1 is the first.
+        attempt: u32,
+        /// The size of the request's body, in bytes.
+        body_bytes: u64,
+    },
+    /// The expected end of a wait has moved.
+    #[serde(skip)]
+    WaitMoved {
+        /// The cause.
+        cause: Cause,
+        /// The attempt that failed; 1 is the first.
+        attempt: u32,
+        /// The time of the next attempt, as far as it is known.
+        wake: Option<Timestamp>,
+    },
+    /// A keep-alive frame was sent to the client of a request.
+    #[serde(skip)]
+    Heartbeat,
+    /// An interim response was sent to the client of a request as keep-alive.
+    #[serde(skip)]
+    InterimResponse,
     /// A request is held until its next attempt.
     Waiting {
         /// The cause.
@@ -136,8 +183,8 @@ pub enum EventKind<'a> {
     Refused {
         /// The status of the refusal.
         status: u16,
-        /// One word for it.
-        kind: &'a str,
+        /// One word of our own for it.
+        kind: &'static str,
         /// The reason.
         #[serde(serialize_with = "clean")]
         message: &'a str,
@@ -179,9 +226,6 @@ pub enum EventKind<'a> {
 /// The summary of one request that is over.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Record<'a> {
-    /// Its id.
-    #[serde(skip)]
-    pub id: &'a str,
     /// The time of its arrival.
     #[serde(skip)]
     pub received_at: Timestamp,
@@ -279,9 +323,13 @@ impl Outcome {
 }
 
 impl EventKind<'_> {
-    /// Returns the severity.
-    pub fn level(&self) -> Level {
-        match self {
+    /// Returns the severity, or `None` if the log has no line for it.
+    pub fn level(&self) -> Option<Level> {
+        Some(match self {
+            Self::Received { .. } | Self::AttemptStarted { .. } | Self::WaitMoved { .. } => {
+                return None;
+            }
+            Self::Heartbeat | Self::InterimResponse => return None,
             Self::Listening { .. } | Self::Resumed { .. } | Self::Drain { .. } => Level::Info,
             Self::Reload { problem: None } => Level::Info,
             Self::Reload { problem: Some(_) } => Level::Error,
@@ -292,7 +340,7 @@ impl EventKind<'_> {
                 Outcome::SentBack => Level::Warn,
                 Outcome::Failed | Outcome::Broken => Level::Error,
             },
-        }
+        })
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 pub(crate) fn record() -> Record<'static> {
     Record {
-        id: "r-1",
         received_at: Timestamp::from_millis(1_794_715_200_123),
         client: "claude-code",
         dialect: Some(Dialect::Anthropic),

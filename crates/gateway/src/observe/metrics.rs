@@ -6,9 +6,8 @@
 
 mod registration;
 
-use crate::observe::log::{Outcome, Record, dialect_label};
+use crate::observe::log::{Event, EventKind, Outcome, Record, Sink, dialect_label};
 use outlast_dialect::Dialect;
-use outlast_kernel::verdict::Cause;
 use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -60,13 +59,13 @@ pub struct Metrics {
     resumed: Family<Labels<1>, Counter>,
     refused: Family<Labels<1>, Counter>,
     /// Body bytes that were sent to providers.
-    pub(crate) sent_upstream: Counter,
+    sent_upstream: Counter,
     /// Body bytes that came from providers.
-    pub(crate) received_upstream: Counter,
+    received_upstream: Counter,
     /// Keep-alive frames that were sent to clients.
-    pub(crate) keepalives: Counter,
+    keepalives: Counter,
     /// Interim responses that were sent to clients as keep-alive.
-    pub(crate) interim_responses: Counter,
+    interim_responses: Counter,
     /// Open connections.
     pub(crate) connections: Gauge,
     /// Requests in progress.
@@ -143,42 +142,52 @@ impl Drop for GaugeGuard {
 
 // --- counting ---
 
+impl Sink for Metrics {
+    fn emit(&self, event: &Event<'_>) {
+        let request = event.request.unwrap_or_default();
+        let dialect = || dialect_of(request.dialect);
+        let count = |family: &Family<Labels<1>, Counter>, label| {
+            family.get_or_create(&Labels([label])).inc();
+        };
+        match event.kind {
+            EventKind::Received { is_resent, .. } if is_resent => {
+                count(&self.resent, self.client_of(request.client));
+            }
+            EventKind::AttemptStarted {
+                attempt,
+                body_bytes,
+            } => {
+                self.sent_upstream.inc_by(body_bytes);
+                if attempt > 1 {
+                    count(&self.retries, dialect());
+                    self.totals.retries.inc();
+                }
+            }
+            EventKind::AttemptFailed { cause, .. } => {
+                let labels = Labels([dialect(), ("cause", cause.as_str())]);
+                self.attempts_failed.get_or_create(&labels).inc();
+                self.totals.attempts_failed.inc();
+            }
+            EventKind::Resumed { .. } => {
+                count(&self.resumed, self.client_of(request.client));
+                self.totals.resumed.inc();
+            }
+            EventKind::Refused { kind, .. } => {
+                count(&self.refused, ("kind", kind));
+                self.totals.refused.inc();
+            }
+            EventKind::Heartbeat => drop(self.keepalives.inc()),
+            EventKind::InterimResponse => drop(self.interim_responses.inc()),
+            EventKind::Finished(record) => self.finished(record),
+            _ => {}
+        }
+    }
+}
+
 impl Metrics {
-    /// Counts an attempt that failed before content.
-    pub fn attempt_failed(&self, dialect: Option<Dialect>, cause: Cause) {
-        let labels = Labels([dialect_of(dialect), ("cause", cause.as_str())]);
-        self.attempts_failed.get_or_create(&labels).inc();
-        self.totals.attempts_failed.inc();
-    }
-
-    /// Counts an attempt after the first.
-    pub fn retry(&self, dialect: Option<Dialect>) {
-        let labels = Labels([dialect_of(dialect)]);
-        self.retries.get_or_create(&labels).inc();
-        self.totals.retries.inc();
-    }
-
-    /// Counts a request that its client is known, or says, to have sent before.
-    pub fn resent(&self, client: &'static str) {
-        let labels = Labels([self.client_of(client)]);
-        self.resent.get_or_create(&labels).inc();
-    }
-
-    /// Counts such a request that resumes where the earlier one stopped.
-    pub fn resumed(&self, client: &'static str) {
-        let labels = Labels([self.client_of(client)]);
-        self.resumed.get_or_create(&labels).inc();
-        self.totals.resumed.inc();
-    }
-
-    /// Counts a refused request; `kind` is one word of our own for the reason.
-    pub fn refused(&self, kind: &'static str) {
-        self.refused.get_or_create(&Labels([("kind", kind)])).inc();
-        self.totals.refused.inc();
-    }
-
     /// Counts a request that is over.
-    pub fn finished(&self, record: &Record<'_>) {
+    fn finished(&self, record: &Record<'_>) {
+        self.received_upstream.inc_by(record.bytes_out);
         let dialect = dialect_of(record.dialect);
         let outcome = ("outcome", record.outcome.as_str());
         let labels = Labels([dialect, self.client_of(record.client), outcome]);

@@ -1,10 +1,72 @@
 //! Tests of the text for scrapers.
 
 use super::*;
-use crate::observe::log::sample;
+use crate::observe::log::{RequestRef, sample};
+use outlast_kernel::Timestamp;
+use outlast_kernel::verdict::Cause;
 
 fn metrics() -> Metrics {
     Metrics::new(&["claude-code", "codex"])
+}
+
+fn tell(metrics: &Metrics, client: &'static str, dialect: Option<Dialect>, kind: EventKind<'_>) {
+    let request = Some(RequestRef {
+        client,
+        dialect,
+        ..RequestRef::default()
+    });
+    let at = Timestamp::default();
+    metrics.emit(&Event { at, request, kind });
+}
+
+fn finished(metrics: &Metrics, record: &Record<'_>) {
+    let kind = EventKind::Finished(record);
+    tell(metrics, record.client, record.dialect, kind);
+}
+
+fn attempt_failed(metrics: &Metrics, dialect: Option<Dialect>, cause: Cause) {
+    let kind = EventKind::AttemptFailed {
+        cause,
+        attempt: 1,
+        status: None,
+        account: None,
+        message: "",
+    };
+    tell(metrics, "codex", dialect, kind);
+}
+
+fn attempt(metrics: &Metrics, dialect: Option<Dialect>, attempt: u32) {
+    let body_bytes = 1000;
+    let kind = EventKind::AttemptStarted {
+        attempt,
+        body_bytes,
+    };
+    tell(metrics, "codex", dialect, kind);
+}
+
+fn resent(metrics: &Metrics, client: &'static str) {
+    let kind = EventKind::Received {
+        model: "",
+        path: "",
+        is_resent: true,
+    };
+    tell(metrics, client, None, kind);
+}
+
+const RESUMED: EventKind<'_> = EventKind::Resumed {
+    attempts: 1,
+    resent: 1,
+    since: Timestamp::from_millis(0),
+};
+
+fn refused(metrics: &Metrics, kind: &'static str) {
+    let (status, message) = (403, "");
+    let kind = EventKind::Refused {
+        status,
+        kind,
+        message,
+    };
+    tell(metrics, "", None, kind);
 }
 
 /// Returns the value of one series.
@@ -18,8 +80,8 @@ fn value(metrics: &Metrics, series: &str) -> Option<f64> {
 fn a_request_counts_by_dialect_client_and_outcome() {
     let metrics = metrics();
     let record = sample::record();
-    metrics.finished(&record);
-    metrics.finished(&record);
+    finished(&metrics, &record);
+    finished(&metrics, &record);
     let failed = Record {
         dialect: None,
         client: "never heard of",
@@ -28,7 +90,7 @@ fn a_request_counts_by_dialect_client_and_outcome() {
         first_byte: None,
         ..record
     };
-    metrics.finished(&failed);
+    finished(&metrics, &failed);
     let requests = "outlast_gateway_requests_total";
     let known = r#"{dialect="anthropic",client="claude-code",outcome="answered"}"#;
     let other = r#"{dialect="other",client="other",outcome="failed"}"#;
@@ -42,14 +104,14 @@ fn a_request_counts_by_dialect_client_and_outcome() {
 #[test]
 fn histograms_are_in_seconds_and_skip_absent_times() {
     let metrics = metrics();
-    metrics.finished(&sample::record());
+    finished(&metrics, &sample::record());
     let quick = Record {
         waited: Duration::ZERO,
         first_byte: None,
         duration: Duration::from_millis(20),
         ..sample::record()
     };
-    metrics.finished(&quick);
+    finished(&metrics, &quick);
     let read = |what: &str| {
         let series = |part: &str| format!("outlast_gateway_{what}_{part}{{dialect=\"anthropic\"}}");
         (
@@ -95,16 +157,20 @@ fn gauges_return_to_zero_when_guards_drop() {
 #[test]
 fn each_counter_has_its_own_series() {
     let metrics = metrics();
-    metrics.attempt_failed(Some(Dialect::OpenaiResponses), Cause::Overloaded);
-    metrics.attempt_failed(None, Cause::DeadlinePassed);
-    metrics.retry(Some(Dialect::OpenaiChat));
-    metrics.resent("codex");
-    metrics.resumed("codex");
-    metrics.refused("cross_site");
-    metrics.sent_upstream.inc_by(1000);
-    metrics.received_upstream.inc_by(2000);
-    metrics.keepalives.inc();
-    metrics.interim_responses.inc();
+    attempt_failed(&metrics, Some(Dialect::OpenaiResponses), Cause::Overloaded);
+    attempt_failed(&metrics, None, Cause::DeadlinePassed);
+    attempt(&metrics, Some(Dialect::OpenaiChat), 2);
+    resent(&metrics, "codex");
+    tell(&metrics, "codex", None, RESUMED);
+    refused(&metrics, "cross_site");
+    let bytes_out = 2000;
+    let record = Record {
+        bytes_out,
+        ..sample::record()
+    };
+    finished(&metrics, &record);
+    tell(&metrics, "codex", None, EventKind::Heartbeat);
+    tell(&metrics, "codex", None, EventKind::InterimResponse);
     for (series, expected) in [
         (
             r#"attempts_failed_total{dialect="openai-responses",cause="overloaded"}"#,
@@ -135,10 +201,10 @@ fn each_counter_has_its_own_series() {
 #[test]
 fn deprecated_metric_names_have_the_same_values() {
     let metrics = metrics();
-    metrics.resumed("codex");
-    metrics.keepalives.inc();
-    metrics.keepalives.inc();
-    metrics.interim_responses.inc();
+    tell(&metrics, "codex", None, RESUMED);
+    tell(&metrics, "codex", None, EventKind::Heartbeat);
+    tell(&metrics, "codex", None, EventKind::Heartbeat);
+    tell(&metrics, "codex", None, EventKind::InterimResponse);
     let text = metrics.text();
     for (old, new, labels, expected) in [
         ("taken_up", "resumed", r#"{client="codex"}"#, 1.0),
@@ -160,20 +226,21 @@ fn status_counters_sum_the_metric_series() {
     let metrics = metrics();
     let record = sample::record();
     for outcome in Outcome::ALL {
-        metrics.finished(&Record { outcome, ..record });
+        finished(&metrics, &Record { outcome, ..record });
     }
     let other = Record {
         dialect: Some(Dialect::OpenaiChat),
         client: "codex",
         ..record
     };
-    metrics.finished(&other);
-    metrics.attempt_failed(None, Cause::Network);
-    metrics.attempt_failed(Some(Dialect::OpenaiChat), Cause::Stalled);
-    metrics.retry(None);
-    metrics.resumed("codex");
-    metrics.refused("no_host");
-    metrics.refused("cross_site");
+    finished(&metrics, &other);
+    attempt_failed(&metrics, None, Cause::Network);
+    attempt_failed(&metrics, Some(Dialect::OpenaiChat), Cause::Stalled);
+    attempt(&metrics, None, 1);
+    attempt(&metrics, None, 2);
+    tell(&metrics, "codex", None, RESUMED);
+    refused(&metrics, "no_host");
+    refused(&metrics, "cross_site");
     let expected = Counters {
         requests: 7,
         answered: 2,
@@ -191,11 +258,14 @@ fn unknown_clients_share_one_series() {
     let metrics = metrics();
     for number in 0..1000 {
         let client: &'static str = format!("client-{number}").leak();
-        metrics.finished(&Record {
-            client,
-            ..sample::record()
-        });
-        metrics.resent(client);
+        finished(
+            &metrics,
+            &Record {
+                client,
+                ..sample::record()
+            },
+        );
+        resent(&metrics, client);
     }
     let text = metrics.text();
     assert_eq!(text.matches("requests_total{").count(), 1);

@@ -169,10 +169,10 @@ async fn next_batch(
 impl Sink for SpanSink {
     fn emit(&self, event: &Event<'_>) {
         match (event.kind, event.request) {
-            (EventKind::Finished(record), _) => self.finish_span(record),
+            (EventKind::Finished(record), Some(request)) => self.finish_span(request.id, record),
             (what, Some(request)) => {
                 if let Some(moment) = SpanEvent::from_event(event.at, what) {
-                    self.record_event(request, moment);
+                    self.record_event(request.id, moment);
                 }
             }
             _ => {}
@@ -192,13 +192,11 @@ impl SpanSink {
         }
     }
 
-    fn finish_span(&self, record: &Record<'_>) {
-        let moments = {
-            let mut all = self.pending_events.lock();
-            all.remove(record.id).unwrap_or_default()
-        };
+    fn finish_span(&self, id: &str, record: &Record<'_>) {
+        let moments = self.pending_events.lock().remove(id).unwrap_or_default();
         // With no room left the span is lost; waiting for it would hold a request up.
-        self.spans.try_send(span::build_span(record, &moments)).ok();
+        let span = span::build_span(id, record, &moments);
+        self.spans.try_send(span).ok();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests of the spans that a collector receives.
 
 use super::*;
-use crate::observe::log::{Outcome, WaitReason, sample};
+use crate::observe::log::{Outcome, RequestRef, WaitReason, sample};
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::Cause;
 use secrecy::SecretString;
@@ -113,7 +113,10 @@ fn emit_sample_request(otel: &SpanSink) {
     let tell = |kind| {
         otel.emit(&Event {
             at,
-            request: Some(ID),
+            request: Some(RequestRef {
+                id: ID,
+                ..RequestRef::default()
+            }),
             kind,
         });
     };
@@ -131,7 +134,6 @@ fn emit_sample_request(otel: &SpanSink) {
         wake: Some(at),
     });
     let record = Record {
-        id: ID,
         outcome: Outcome::Failed,
         cause: Some(Cause::Overloaded),
         status: Some(529),
@@ -229,7 +231,7 @@ async fn unsent_spans_and_events_are_bounded() {
     let (otel, _exporting) = start(&settings(format!("http://{address}"))).unwrap();
     let record = sample::record();
     for _ in 0..2 * MAX_QUEUED_SPANS {
-        otel.finish_span(&record);
+        otel.finish_span("r-1", &record);
     }
     assert_eq!(otel.spans.capacity(), 0);
     let what = EventKind::Resumed {

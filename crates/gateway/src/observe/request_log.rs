@@ -9,7 +9,7 @@ mod view;
 
 pub use view::{Attempt, Changes, Request};
 
-use crate::observe::log::{self, EventKind, Outcome};
+use crate::observe::log::{self, Event, EventKind, Outcome, Record, RequestRef, Sink};
 use outlast_dialect::Dialect;
 use outlast_kernel::Timestamp;
 use parking_lot::Mutex;
@@ -23,36 +23,15 @@ const MAX_BYTES: usize = 2 << 20;
 const FIRST_ATTEMPTS: usize = 8;
 const LAST_ATTEMPTS: usize = 24;
 
-/// The facts that are known of a request when it arrives.
-#[derive(Clone, Copy, Debug)]
-pub struct NewRequest<'a> {
-    /// Its id.
-    pub id: &'a str,
-    /// The time of its arrival.
-    pub received_at: Timestamp,
-    /// The name of its client, from the table of clients.
-    pub client: &'static str,
-    /// Its dialect, if it is for a model.
-    pub dialect: Option<Dialect>,
-    /// The requested model; empty if none.
-    pub model: &'a str,
-    /// The path.
-    pub path: &'a str,
-}
-
-/// The key of a request in [`RequestLog`] for as long as it is in progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RequestKey(u64);
-
 /// The most recent requests.
 pub struct RequestLog(Mutex<Ring>);
 
 struct Ring {
     seq: u64,
-    last: RequestKey,
-    requests: BTreeMap<RequestKey, Box<Request>>,
+    /// The requests by the keys of their events.
+    requests: BTreeMap<u64, Box<Request>>,
     /// The finished requests, in the order of their ends.
-    finished: VecDeque<RequestKey>,
+    finished: VecDeque<u64>,
     bytes: usize,
 }
 
@@ -62,95 +41,29 @@ impl RequestLog {
     pub fn new(now: Timestamp) -> Self {
         Self(Mutex::new(Ring {
             seq: now.as_millis(),
-            last: RequestKey(0),
             requests: BTreeMap::new(),
             finished: VecDeque::new(),
             bytes: 0,
         }))
     }
 
-    /// Records a request that has arrived.
-    pub fn record_start(&self, begun: &NewRequest<'_>) -> RequestKey {
-        let model = Some(begun.model).filter(|model| !model.is_empty());
-        let request = Box::new(Request {
-            seq: 0,
-            id: cleaned_text(begun.id),
-            client: begun.client,
-            dialect: begun.dialect.map(Dialect::name),
-            model: model.map(cleaned_text),
-            account: None,
-            path: log::cleaned_path(begun.path).into(),
-            begun: begun.received_at,
-            resent: None,
-            since: None,
-            attempts: Vec::new(),
-            ended: None,
-            outcome: None,
-            status: None,
-        });
-        self.0.lock().add(request)
-    }
-
-    /// Records the start of an attempt.
-    pub fn record_attempt(&self, ticket: RequestKey, attempt: u32, at: Timestamp) {
-        self.0.lock().change(ticket, |request| {
-            request.attempt_mut(attempt).began = Some(at);
-        });
-    }
-
-    /// Records an event of a request, which the event log receives, too.
-    pub fn record_event(&self, ticket: RequestKey, at: Timestamp, what: &EventKind<'_>) {
-        match *what {
-            EventKind::AttemptFailed {
-                cause,
-                attempt,
-                status,
-                account,
-                message,
-            } => {
-                let (account, message) = (account.map(cleaned_text), cleaned_text(message));
-                self.0.lock().change(ticket, |request| {
-                    request.account = account.or(request.account.take());
-                    let failed = request.attempt_mut(attempt);
-                    failed.failed_at = Some(at);
-                    failed.cause = Some(cause);
-                    failed.status = status;
-                    failed.message = Some(message);
-                });
+    /// Records the end of a request.
+    fn record_end(&self, key: u64, at: Timestamp, record: &Record<'_>) {
+        let account = record.account.map(cleaned_text);
+        let mut ring = self.0.lock();
+        ring.change(key, |request| {
+            request.account = account.or(request.account.take());
+            request.ended = Some(at);
+            request.outcome = Some(record.outcome);
+            request.status = record.status;
+            // A failure after content is reported by the end alone.
+            let last = request.attempts.last_mut();
+            if let (Some(last), Outcome::Broken) = (last, record.outcome) {
+                last.failed_at = Some(at);
+                last.cause = record.cause;
             }
-            EventKind::Waiting {
-                cause,
-                attempt,
-                wake,
-                ..
-            } => self.0.lock().change(ticket, |request| {
-                let last = request.attempt_mut(attempt);
-                last.cause.get_or_insert(cause);
-                last.wake = wake;
-            }),
-            EventKind::Resumed { resent, since, .. } => self.0.lock().change(ticket, |request| {
-                request.resent = Some(resent);
-                request.since = Some(since);
-            }),
-            EventKind::Finished(record) => {
-                let account = record.account.map(cleaned_text);
-                let mut ring = self.0.lock();
-                ring.change(ticket, |request| {
-                    request.account = account.or(request.account.take());
-                    request.ended = Some(at);
-                    request.outcome = Some(record.outcome);
-                    request.status = record.status;
-                    // A failure after content is reported by the end alone.
-                    let last = request.attempts.last_mut();
-                    if let (Some(last), Outcome::Broken) = (last, record.outcome) {
-                        last.failed_at = Some(at);
-                        last.cause = record.cause;
-                    }
-                });
-                ring.mark_finished(ticket);
-            }
-            _ => {}
-        }
+        });
+        ring.mark_finished(key);
     }
 
     /// Returns the changes after that number. A number that was not reached yet comes from an earlier process: then all
@@ -167,20 +80,77 @@ impl RequestLog {
     }
 }
 
+impl Sink for RequestLog {
+    fn emit(&self, event: &Event<'_>) {
+        let Some(request) = event.request else {
+            return;
+        };
+        match event.kind {
+            EventKind::Received { model, path, .. } => {
+                let received = Request::new(request, event.at, model, path);
+                self.0.lock().add(request.key, received);
+            }
+            EventKind::AttemptStarted { attempt, .. } => {
+                self.0.lock().change(request.key, |request| {
+                    request.attempt_mut(attempt).began = Some(event.at);
+                });
+            }
+            EventKind::AttemptFailed {
+                cause,
+                attempt,
+                status,
+                account,
+                message,
+            } => {
+                let (account, message) = (account.map(cleaned_text), cleaned_text(message));
+                self.0.lock().change(request.key, |request| {
+                    request.account = account.or(request.account.take());
+                    let failed = request.attempt_mut(attempt);
+                    failed.failed_at = Some(event.at);
+                    failed.cause = Some(cause);
+                    failed.status = status;
+                    failed.message = Some(message);
+                });
+            }
+            EventKind::Waiting {
+                cause,
+                attempt,
+                wake,
+                ..
+            }
+            | EventKind::WaitMoved {
+                cause,
+                attempt,
+                wake,
+            } => self.0.lock().change(request.key, |request| {
+                let last = request.attempt_mut(attempt);
+                last.cause.get_or_insert(cause);
+                last.wake = wake;
+            }),
+            EventKind::Resumed { resent, since, .. } => {
+                self.0.lock().change(request.key, |request| {
+                    request.resent = Some(resent);
+                    request.since = Some(since);
+                })
+            }
+            EventKind::Finished(record) => self.record_end(request.key, event.at, record),
+            _ => {}
+        }
+    }
+}
+
 impl Ring {
-    fn add(&mut self, mut request: Box<Request>) -> RequestKey {
-        self.last.0 += 1;
+    fn add(&mut self, key: u64, mut request: Box<Request>) {
         self.seq += 1;
         request.seq = self.seq;
         self.bytes += request.size();
-        self.requests.insert(self.last, request);
+        self.requests.insert(key, request);
         self.evict();
-        self.last
     }
 
     /// Changes a request, if it is still in the log.
-    fn change(&mut self, ticket: RequestKey, change: impl FnOnce(&mut Request)) {
-        let Some(request) = self.requests.get_mut(&ticket) else {
+    fn change(&mut self, key: u64, change: impl FnOnce(&mut Request)) {
+        let Some(request) = self.requests.get_mut(&key) else {
             return;
         };
         self.seq += 1;
@@ -191,16 +161,16 @@ impl Ring {
         self.evict();
     }
 
-    fn mark_finished(&mut self, ticket: RequestKey) {
-        if self.requests.contains_key(&ticket) {
-            self.finished.push_back(ticket);
+    fn mark_finished(&mut self, key: u64) {
+        if self.requests.contains_key(&key) {
+            self.finished.push_back(key);
         }
     }
 
     fn evict(&mut self) {
         while self.requests.len() > MAX_REQUESTS || self.bytes > MAX_BYTES {
             let gone = match self.finished.pop_front() {
-                Some(ticket) => self.requests.remove(&ticket),
+                Some(key) => self.requests.remove(&key),
                 None => self.requests.pop_first().map(|(_, request)| request),
             };
             match gone {
@@ -212,6 +182,25 @@ impl Ring {
 }
 
 impl Request {
+    fn new(request: RequestRef<'_>, received_at: Timestamp, model: &str, path: &str) -> Box<Self> {
+        Box::new(Self {
+            seq: 0,
+            id: cleaned_text(request.id),
+            client: request.client,
+            dialect: request.dialect.map(Dialect::name),
+            model: (!model.is_empty()).then(|| cleaned_text(model)),
+            account: None,
+            path: log::cleaned_path(path).into(),
+            begun: received_at,
+            resent: None,
+            since: None,
+            attempts: Vec::new(),
+            ended: None,
+            outcome: None,
+            status: None,
+        })
+    }
+
     /// Returns the attempt of that number, which is the last one, or is added after it.
     fn attempt_mut(&mut self, attempt: u32) -> &mut Attempt {
         let is_known = self

@@ -5,6 +5,7 @@ use crate::observe::log::sample::record;
 use crate::observe::log::{Record, WaitReason};
 use outlast_kernel::verdict::Cause;
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const START: Timestamp = Timestamp::from_millis(1_794_715_200_000);
@@ -13,15 +14,40 @@ fn at(seconds: u64) -> Timestamp {
     START + Duration::from_secs(seconds)
 }
 
-fn new_request(id: &str) -> NewRequest<'_> {
-    NewRequest {
+/// Tells about a request that arrives; returns it as its events name it.
+fn start(traffic: &RequestLog, id: &str) -> RequestRef<'static> {
+    start_with(traffic, id, "gpt-5.1", "/v1/responses?key=0123456789abcdef")
+}
+
+fn start_with(traffic: &RequestLog, id: &str, model: &str, path: &str) -> RequestRef<'static> {
+    static KEYS: AtomicU64 = AtomicU64::new(0);
+    let request = RequestRef {
+        key: KEYS.fetch_add(1, Ordering::Relaxed),
         id,
-        received_at: START,
         client: "codex",
-        dialect: Some(Dialect::OpenaiResponses),
-        model: "gpt-5.1",
-        path: "/v1/responses?key=0123456789abcdef",
-    }
+        dialect: (!model.is_empty()).then_some(Dialect::OpenaiResponses),
+    };
+    let received = EventKind::Received {
+        model,
+        path,
+        is_resent: false,
+    };
+    tell(traffic, request, START, received);
+    RequestRef { id: "", ..request }
+}
+
+fn tell(traffic: &RequestLog, request: RequestRef<'_>, at: Timestamp, kind: EventKind<'_>) {
+    let request = Some(request);
+    traffic.emit(&Event { at, request, kind });
+}
+
+fn begin_attempt(traffic: &RequestLog, request: RequestRef<'_>, attempt: u32, at: Timestamp) {
+    let body_bytes = 1;
+    let kind = EventKind::AttemptStarted {
+        attempt,
+        body_bytes,
+    };
+    tell(traffic, request, at, kind);
 }
 
 fn failed(attempt: u32, message: &str) -> EventKind<'_> {
@@ -76,14 +102,19 @@ fn weighed(traffic: &RequestLog) -> usize {
 #[test]
 fn request_log_records_all_attempts_and_outcome() {
     let traffic = RequestLog::new(START);
-    let ticket = traffic.record_start(&new_request("r-1"));
-    traffic.record_event(ticket, at(0), &waits(0, 1));
-    traffic.record_attempt(ticket, 1, at(1));
-    traffic.record_event(ticket, at(2), &failed(1, "Overloaded"));
-    traffic.record_event(ticket, at(2), &waits(1, 9));
-    traffic.record_event(ticket, at(3), &waits(1, 7));
-    traffic.record_attempt(ticket, 2, at(7));
-    traffic.record_event(ticket, at(9), &EventKind::Finished(&record()));
+    let ticket = start(&traffic, "r-1");
+    tell(&traffic, ticket, at(0), waits(0, 1));
+    begin_attempt(&traffic, ticket, 1, at(1));
+    tell(&traffic, ticket, at(2), failed(1, "Overloaded"));
+    tell(&traffic, ticket, at(2), waits(1, 9));
+    let moved = EventKind::WaitMoved {
+        cause: Cause::Overloaded,
+        attempt: 1,
+        wake: Some(at(7)),
+    };
+    tell(&traffic, ticket, at(3), moved);
+    begin_attempt(&traffic, ticket, 2, at(7));
+    tell(&traffic, ticket, at(9), EventKind::Finished(&record()));
     let expected = json!([{
         "id": "r-1", "client": "codex", "dialect": "openai-responses", "model": "gpt-5.1", "account": "work",
         "path": "/v1/responses", "begun": at(0), "ended": at(9), "outcome": "answered", "status": 200,
@@ -102,19 +133,13 @@ fn request_log_records_all_attempts_and_outcome() {
 #[test]
 fn unknown_fields_are_omitted_and_resends_shown() {
     let traffic = RequestLog::new(START);
-    let begun = NewRequest {
-        dialect: None,
-        model: "",
-        path: "/v1/files",
-        ..new_request("r-1")
-    };
-    let ticket = traffic.record_start(&begun);
+    let ticket = start_with(&traffic, "r-1", "", "/v1/files");
     let taken_up = EventKind::Resumed {
         attempts: 4,
         resent: 2,
         since: at(0),
     };
-    traffic.record_event(ticket, at(5), &taken_up);
+    tell(&traffic, ticket, at(5), taken_up);
     let expected = json!([{
         "id": "r-1", "client": "codex", "path": "/v1/files", "begun": at(0),
         "resent": 2, "since": at(0), "attempts": [],
@@ -126,14 +151,14 @@ fn unknown_fields_are_omitted_and_resends_shown() {
 fn broken_response_marks_its_attempt_failed() {
     let traffic = RequestLog::new(START);
     let end = |outcome| {
-        let ticket = traffic.record_start(&new_request("r-1"));
-        traffic.record_attempt(ticket, 1, at(1));
+        let ticket = start(&traffic, "r-1");
+        begin_attempt(&traffic, ticket, 1, at(1));
         let cause = Some(Cause::TruncatedStream);
         let record = Record {
             cause,
             ..ended(outcome)
         };
-        traffic.record_event(ticket, at(4), &EventKind::Finished(&record));
+        tell(&traffic, ticket, at(4), EventKind::Finished(&record));
         let changes = traffic.changes_since(0, at(9));
         changes.requests.last().unwrap().attempts[0].clone()
     };
@@ -147,8 +172,8 @@ fn broken_response_marks_its_attempt_failed() {
 #[test]
 fn changes_since_returns_each_change_once() {
     let traffic = RequestLog::new(START);
-    let first = traffic.record_start(&new_request("r-1"));
-    let second = traffic.record_start(&new_request("r-2"));
+    let first = start(&traffic, "r-1");
+    let second = start(&traffic, "r-2");
     let ids = |changes: &Changes| -> Vec<String> {
         changes
             .requests
@@ -160,12 +185,12 @@ fn changes_since_returns_each_change_once() {
     assert_eq!(ids(&all), ["r-1", "r-2"]);
     assert_eq!(all.seq, all.requests[1].seq);
     assert_eq!(traffic.changes_since(all.seq, at(0)).requests, []);
-    traffic.record_event(first, at(1), &failed(1, "no"));
+    tell(&traffic, first, at(1), failed(1, "no"));
     let changed = traffic.changes_since(all.seq, at(1));
     assert_eq!(ids(&changed), ["r-1"]);
     assert!(changed.seq > all.seq);
-    traffic.record_attempt(second, 1, at(2));
-    traffic.record_attempt(first, 2, at(3));
+    begin_attempt(&traffic, second, 1, at(2));
+    begin_attempt(&traffic, first, 2, at(3));
     assert_eq!(ids(&traffic.changes_since(all.seq, at(3))), ["r-2", "r-1"]);
     assert_eq!(
         ids(&traffic.changes_since(changed.seq, at(3))),
@@ -174,17 +199,17 @@ fn changes_since_returns_each_change_once() {
     // Higher numbers come from another gateway.
     assert_eq!(ids(&traffic.changes_since(u64::MAX, at(3))), ["r-2", "r-1"]);
     let next = RequestLog::new(at(60));
-    next.record_start(&new_request("r-3"));
+    start(&next, "r-3");
     assert_eq!(ids(&next.changes_since(changed.seq, at(60))), ["r-3"]);
 }
 
 #[test]
 fn request_log_keeps_first_and_last_attempts() {
     let traffic = RequestLog::new(START);
-    let ticket = traffic.record_start(&new_request("r-1"));
+    let ticket = start(&traffic, "r-1");
     for attempt in 1..=100 {
-        traffic.record_attempt(ticket, attempt, at(1));
-        traffic.record_event(ticket, at(2), &failed(attempt, "no"));
+        begin_attempt(&traffic, ticket, attempt, at(1));
+        tell(&traffic, ticket, at(2), failed(attempt, "no"));
     }
     let kept = &traffic.changes_since(0, at(2)).requests[0].attempts;
     let kept: Vec<u32> = kept.iter().map(|one| one.attempt).collect();
@@ -197,13 +222,9 @@ fn request_log_keeps_first_and_last_attempts() {
 fn untrusted_request_text_is_sanitized_and_cut() {
     let traffic = RequestLog::new(START);
     let long = "x".repeat(5000);
-    let ticket = traffic.record_start(&NewRequest {
-        model: &long,
-        path: &long,
-        ..new_request("r-1")
-    });
+    let ticket = start_with(&traffic, "r-1", &long, &long);
     let said = format!("\u{1b}[31mbearer {} {long}", "0123456789abcdef");
-    traffic.record_event(ticket, at(1), &failed(1, &said));
+    tell(&traffic, ticket, at(1), failed(1, &said));
     let request = &traffic.changes_since(0, at(1)).requests[0];
     let message = request.attempts[0].message.as_deref().unwrap();
     assert!(message.starts_with("bearer [secret] xxx"), "{message}");
@@ -216,11 +237,11 @@ fn untrusted_request_text_is_sanitized_and_cut() {
 #[test]
 fn finished_requests_are_evicted_first() {
     let traffic = RequestLog::new(START);
-    let waits_long = traffic.record_start(&new_request("waits"));
-    let over: Vec<RequestKey> = (1..=MAX_REQUESTS)
+    let waits_long = start(&traffic, "waits");
+    let over: Vec<RequestRef<'_>> = (1..=MAX_REQUESTS)
         .map(|number| {
-            let ticket = traffic.record_start(&new_request(&format!("r-{number}")));
-            traffic.record_event(ticket, at(1), &EventKind::Finished(&record()));
+            let ticket = start(&traffic, &format!("r-{number}"));
+            tell(&traffic, ticket, at(1), EventKind::Finished(&record()));
             ticket
         })
         .collect();
@@ -229,18 +250,18 @@ fn finished_requests_are_evicted_first() {
     assert_eq!((&*kept[0].id, &*kept[1].id), ("waits", "r-2"));
     // Events of a request that is gone are ignored.
     let before = traffic.changes_since(0, at(1));
-    traffic.record_event(over[0], at(2), &failed(1, "no"));
-    traffic.record_event(over[0], at(2), &EventKind::Finished(&record()));
+    tell(&traffic, over[0], at(2), failed(1, "no"));
+    tell(&traffic, over[0], at(2), EventKind::Finished(&record()));
     assert_eq!(traffic.changes_since(0, at(1)), before);
     weighed(&traffic);
     for number in 1..MAX_REQUESTS {
-        traffic.record_start(&new_request(&format!("s-{number}")));
+        start(&traffic, &format!("s-{number}"));
     }
-    traffic.record_event(waits_long, at(3), &failed(1, "no"));
+    tell(&traffic, waits_long, at(3), failed(1, "no"));
     let kept = traffic.changes_since(0, at(3)).requests;
     assert!(kept.iter().all(|one| one.ended.is_none()));
     // If no request is over, the oldest makes room.
-    traffic.record_start(&new_request("last"));
+    start(&traffic, "last");
     let kept = traffic.changes_since(0, at(3)).requests;
     assert_eq!(kept.len(), MAX_REQUESTS);
     assert!(kept.iter().all(|one| &*one.id != "waits"));
@@ -253,11 +274,11 @@ fn request_log_memory_is_bounded_by_bytes() {
     let message = "no".repeat(400);
     let mut most = 0;
     for number in 0..400 {
-        let ticket = traffic.record_start(&new_request(&format!("r-{number}")));
+        let ticket = start(&traffic, &format!("r-{number}"));
         for attempt in 1..=34 {
-            traffic.record_attempt(ticket, attempt, at(1));
-            traffic.record_event(ticket, at(1), &failed(attempt, &message));
-            traffic.record_event(ticket, at(1), &waits(attempt, 9));
+            begin_attempt(&traffic, ticket, attempt, at(1));
+            tell(&traffic, ticket, at(1), failed(attempt, &message));
+            tell(&traffic, ticket, at(1), waits(attempt, 9));
         }
         if number % 20 == 19 {
             most = most.max(weighed(&traffic));

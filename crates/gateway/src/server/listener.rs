@@ -4,7 +4,7 @@ use crate::auth::{self, AccessDenied, Exposure};
 use crate::call::Call;
 use crate::control;
 use crate::inbound_request::InboundRequest;
-use crate::observe::log::{Event, EventKind};
+use crate::observe::log::EventKind;
 use crate::observe::metrics::GaugeGuard;
 use crate::problem::Problem;
 use crate::server::request_reader::{self, BodyError, ReceivedRequest};
@@ -49,13 +49,9 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 async fn drain(mut connections: JoinSet<()>, shared: &Shared) {
-    shared.log.emit(&Event {
-        at: shared.now(),
-        request: None,
-        kind: EventKind::Drain {
-            in_flight: shared.metrics.counters().in_flight,
-            held: u64::try_from(shared.holds.waiting_count()).unwrap_or(u64::MAX),
-        },
+    shared.emit(EventKind::Drain {
+        in_flight: shared.metrics.counters().in_flight,
+        held: u64::try_from(shared.holds.waiting_count()).unwrap_or(u64::MAX),
     });
     let all_ended = async { while connections.join_next().await.is_some() {} };
     tokio::select! {
@@ -255,26 +251,15 @@ async fn respond_problem(
     path: &str,
     problem: Problem,
 ) -> Option<Socket> {
-    shared.record_refusal(&problem);
+    shared.emit(EventKind::Refused {
+        status: problem.status.as_u16(),
+        kind: problem.code,
+        message: &problem.detail,
+    });
     send(reply, control::error_response(path, &problem)).await
 }
 
 async fn send(reply: ResponseWriter, answered: control::Response) -> Option<Socket> {
     let (parts, body) = answered.into_parts();
     reply.whole(parts.status, &parts.headers, body).await.ok()?
-}
-
-impl Shared {
-    fn record_refusal(&self, problem: &Problem) {
-        self.metrics.refused(problem.code);
-        self.log.emit(&Event {
-            at: self.now(),
-            request: None,
-            kind: EventKind::Refused {
-                status: problem.status.as_u16(),
-                kind: problem.code,
-                message: &problem.detail,
-            },
-        });
-    }
 }

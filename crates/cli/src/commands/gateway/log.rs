@@ -45,7 +45,7 @@ fn write_short(event: &Event<'_>, out: &mut Vec<u8>) {
 
 /// Writes an event in words. Returns `false` for events that are not for people.
 fn write_words(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
-    let id = event.request.unwrap_or_default();
+    let id = event.request.map_or("", |request| request.id);
     match event.kind {
         EventKind::Waiting {
             cause,
@@ -158,10 +158,10 @@ fn time_of_day(time: Timestamp) -> String {
 mod tests {
     use super::*;
     use outlast_dialect::Dialect;
+    use outlast_gateway::observe::log::RequestRef;
 
     fn record() -> Record<'static> {
         Record {
-            id: "req-1",
             received_at: Timestamp::default(),
             client: "claude-code",
             dialect: Some(Dialect::Anthropic),
@@ -185,7 +185,11 @@ mod tests {
         let mut said = Vec::new();
         for (request, what) in all {
             let at = Timestamp::from_millis(1_800_000_000_000);
-            let (request, kind) = (*request, *what);
+            let request = request.map(|id| RequestRef {
+                id,
+                ..RequestRef::default()
+            });
+            let kind = *what;
             write_short(&Event { at, request, kind }, &mut said);
         }
         let said = String::from_utf8(said).unwrap();

@@ -70,7 +70,7 @@ impl LineSink {
 
 impl Sink for LineSink {
     fn emit(&self, event: &Event<'_>) {
-        if event.kind.level() >= self.min_level {
+        if event.kind.level() >= Some(self.min_level) {
             self.shared.put(event, self.format);
         }
     }
@@ -156,7 +156,7 @@ impl Shared {
 #[derive(Serialize)]
 struct Line<'a> {
     time: Timestamp,
-    level: Level,
+    level: Option<Level>,
     #[serde(
         serialize_with = "clean_option",
         skip_serializing_if = "Option::is_none"
@@ -174,7 +174,7 @@ pub fn json(event: &Event<'_>, out: &mut Vec<u8>) {
     let line = Line {
         time: event.at,
         level: event.kind.level(),
-        request: event.request,
+        request: event.request.map(|request| request.id),
         kind: &event.kind,
         formerly: match event.kind {
             EventKind::Resumed { .. } => Some("taken_up"),

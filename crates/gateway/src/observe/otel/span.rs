@@ -42,85 +42,67 @@ const RESENT: &str = "outlast.resent";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpanEvent {
     at: Timestamp,
-    kind: SpanEventKind,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum SpanEventKind {
-    AttemptFailed {
-        cause: Cause,
-        attempt: u32,
-        status: Option<u16>,
-    },
-    Waiting {
-        cause: Cause,
-        attempt: u32,
-        wake: Option<Timestamp>,
-    },
-    Resumed {
-        attempts: u32,
-        resent: u32,
-    },
+    name: &'static str,
+    /// The key and the value of its number of attempts.
+    attempts: (&'static str, u32),
+    cause: Option<Cause>,
+    status: Option<u16>,
+    wake: Option<Timestamp>,
+    resent: Option<u32>,
 }
 
 impl SpanEvent {
     /// Returns the part of an event that is worth keeping, if any.
     pub(super) fn from_event(at: Timestamp, what: EventKind<'_>) -> Option<Self> {
-        let kind = match what {
+        let event = |name, attempts| Self {
+            at,
+            name,
+            attempts,
+            cause: None,
+            status: None,
+            wake: None,
+            resent: None,
+        };
+        match what {
             EventKind::AttemptFailed {
                 cause,
                 attempt,
                 status,
                 ..
-            } => SpanEventKind::AttemptFailed {
-                cause,
-                attempt,
+            } => Some(Self {
+                cause: Some(cause),
                 status,
-            },
+                ..event("attempt_failed", (ATTEMPT, attempt))
+            }),
             EventKind::Waiting {
                 cause,
                 attempt,
                 wake,
                 ..
-            } => SpanEventKind::Waiting {
-                cause,
-                attempt,
+            } => Some(Self {
+                cause: Some(cause),
                 wake,
-            },
+                ..event("waiting", (ATTEMPT, attempt))
+            }),
             EventKind::Resumed {
                 attempts, resent, ..
-            } => SpanEventKind::Resumed { attempts, resent },
-            _ => return None,
-        };
-        Some(Self { at, kind })
+            } => Some(Self {
+                resent: Some(resent),
+                ..event("resumed", (ATTEMPTS, attempts))
+            }),
+            _ => None,
+        }
     }
 
     fn otel_event(&self) -> Event {
-        let (name, attributes) = match self.kind {
-            SpanEventKind::AttemptFailed {
-                cause,
-                attempt,
-                status,
-            } => {
-                let mut attributes = vec![number(ATTEMPT, attempt), word(ERROR, cause.as_str())];
-                attributes.extend(status.map(|status| number(STATUS, status)));
-                ("attempt_failed", attributes)
-            }
-            SpanEventKind::Waiting {
-                cause,
-                attempt,
-                wake,
-            } => {
-                let mut attributes = vec![number(ATTEMPT, attempt), word(ERROR, cause.as_str())];
-                attributes.extend(wake.map(|wake| KeyValue::new(WAKE, wake.to_string())));
-                ("waiting", attributes)
-            }
-            SpanEventKind::Resumed { attempts, resent } => {
-                let attributes = vec![number(ATTEMPTS, attempts), number(RESENT, resent)];
-                ("resumed", attributes)
-            }
-        };
-        Event::new(name, time(self.at), attributes, 0)
+        let (key, attempts) = self.attempts;
+        let cause = self.cause.map(|cause| word(ERROR, cause.as_str()));
+        let status = self.status.map(|status| number(STATUS, status));
+        let wake = self.wake.map(|at| KeyValue::new(WAKE, at.to_string()));
+        let resent = self.resent.map(|times| number(RESENT, times));
+        let others = [cause, status, wake, resent].into_iter().flatten();
+        let attributes = std::iter::once(number(key, attempts)).chain(others);
+        Event::new(self.name, time(self.at), attributes.collect(), 0)
     }
 }
 
@@ -133,18 +115,18 @@ pub(super) fn resource() -> Resource {
 }
 
 /// Returns the span of a request that is over.
-pub(super) fn build_span(record: &Record<'_>, moments: &[SpanEvent]) -> SpanData {
+pub(super) fn build_span(id: &str, record: &Record<'_>, moments: &[SpanEvent]) -> SpanData {
     let mut events = SpanEvents::default();
     events.events = moments.iter().map(SpanEvent::otel_event).collect();
     SpanData {
-        span_context: context(record.id),
+        span_context: context(id),
         parent_span_id: SpanId::INVALID,
         parent_span_is_remote: false,
         span_kind: SpanKind::Client,
         name: name(record).into(),
         start_time: time(record.received_at),
         end_time: time(record.received_at + record.duration),
-        attributes: attributes(record),
+        attributes: attributes(id, record),
         dropped_attributes_count: 0,
         events,
         links: SpanLinks::default(),
@@ -192,10 +174,10 @@ fn provider(dialect: Dialect) -> &'static str {
     }
 }
 
-fn attributes(record: &Record<'_>) -> Vec<KeyValue> {
+fn attributes(id: &str, record: &Record<'_>) -> Vec<KeyValue> {
     let text = |key, text: &str| KeyValue::new(key, log::cleaned(text).into_owned());
     let mut all = vec![
-        text(REQUEST, record.id),
+        text(REQUEST, id),
         word(CLIENT, record.client),
         text(METHOD, record.method),
         KeyValue::new(PATH, log::cleaned_path(record.path).into_owned()),

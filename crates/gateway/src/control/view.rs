@@ -1,14 +1,22 @@
-//! The status of a running gateway: written by the gateway, read by its clients.
+//! The published state of a running gateway: written by the gateway, read by its clients.
 //!
 //! Invariant: names and times only; no key, no body, no content of a conversation.
 
-use crate::observe::metrics::Counters;
+use super::GatewayControl;
+use super::policies::PolicyView;
+use crate::auth::{Exposure, Token};
+use crate::observe::metrics::{Counters, Metrics};
+use crate::observe::request_log::RequestLog;
+use crate::shared::Shared;
+use outlast_dialect::Dialect;
 use outlast_engine::shared_state::GateStatus;
 use outlast_kernel::Timestamp;
+use outlast_kernel::account::{Block, Blocks};
 use outlast_kernel::gate::Mode;
 use outlast_kernel::verdict::Cause;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 
 /// The full status, as `status` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -75,6 +83,25 @@ pub struct Account {
     /// The time at which the block ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+}
+
+impl Account {
+    /// Returns the account of that name: blocked as long as any of the blocks that name it lasts.
+    pub fn new(name: &str, provider: &str, blocks: &Blocks, now: Timestamp) -> Self {
+        let lasts = |block: &&Block| block.account == name && block.until > now;
+        let longest = blocks.iter().filter(lasts).max_by_key(|block| block.until);
+        Self {
+            name: name.to_owned(),
+            provider: provider.to_owned(),
+            state: match longest {
+                Some(_) => AccountState::Blocked,
+                None => AccountState::Free,
+            },
+            model: longest.and_then(|block| block.model.clone()),
+            cause: longest.map(|block| block.cause),
+            until: longest.map(|block| block.until),
+        }
+    }
 }
 
 /// Whether an account may be used.
@@ -155,4 +182,139 @@ pub struct WaitingRequest {
     /// The time at which the client disconnected; `None` while it is connected. The client may come back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Timestamp>,
+}
+
+/// The server that the page came from.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct About {
+    /// The version of the program.
+    pub version: String,
+    /// The gateway's current time.
+    pub now: Timestamp,
+    /// The names of the views that the page can show.
+    pub views: Vec<&'static str>,
+}
+
+/// The known gateways.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Gateways")]
+pub struct ListedGateways {
+    /// The gateway's current time.
+    pub now: Timestamp,
+    /// The status of each known gateway.
+    pub gateways: Vec<ListedGateway>,
+}
+
+/// A gateway.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Gateway")]
+pub struct ListedGateway {
+    /// The port that the gateway listens on; it identifies the gateway.
+    pub port: u16,
+    /// The address that the gateway listens on.
+    pub address: String,
+    /// The full status of the gateway.
+    pub status: Status,
+}
+
+/// The shared state of the providers: accounts and gates.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SharedState {
+    /// The gateway's current time.
+    pub now: Timestamp,
+    /// The accounts that are configured.
+    pub accounts: Vec<Account>,
+    /// The gates at which calls fail.
+    pub gates: Vec<Gate>,
+}
+
+/// The retry policies.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Policies {
+    /// All retry policies.
+    pub policies: Vec<PolicyView>,
+}
+
+// --- the state of this gateway ---
+
+impl GatewayControl for Shared {
+    fn token(&self) -> Option<&Token> {
+        self.access.token.as_ref()
+    }
+
+    fn exposure(&self) -> Exposure {
+        self.access.exposure
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    fn request_log(&self) -> &RequestLog {
+        &self.request_log
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn summary(&self) -> GatewaySummary {
+        let upstreams = self.upstreams();
+        let shown = |dialect: Dialect| {
+            let upstream = upstreams.for_dialect(dialect);
+            Upstream {
+                dialect: dialect.name().to_owned(),
+                provider: upstream.name.clone(),
+                url: upstream.address.clone(),
+                policy: upstreams.policy_for(dialect.path()).name.to_string(),
+            }
+        };
+        GatewaySummary {
+            now: self.now(),
+            listening_since: self.started_at,
+            address: self.address.to_string(),
+            draining: self.stopping.is_cancelled(),
+            upstreams: Dialect::ALL.map(shown).into(),
+        }
+    }
+
+    fn accounts(&self) -> Vec<Account> {
+        let (upstreams, now) = (self.upstreams(), self.now());
+        let blocks = self.shared_state.blocks();
+        let mut shown = Vec::new();
+        for upstream in [&upstreams.anthropic, &upstreams.openai] {
+            let names = upstream.accounts.iter().flat_map(|all| all.names());
+            shown.extend(names.map(|name| Account::new(name, &upstream.name, &blocks, now)));
+        }
+        shown
+    }
+
+    fn gates(&self) -> Vec<Gate> {
+        let (failing, now) = (self.shared_state.failing_gates(), self.now());
+        failing
+            .into_iter()
+            .map(|gate| Gate::new(gate, now))
+            .collect()
+    }
+
+    fn waiting(&self) -> Vec<WaitingRequest> {
+        self.holds.list()
+    }
+
+    fn retry_now(&self, id: Option<&str>) -> usize {
+        self.holds.retry_now(id)
+    }
+
+    fn cancel(&self, id: &str) -> bool {
+        self.holds.cancel(id)
+    }
+
+    fn reload(&self) -> Result<(), String> {
+        self.reload_requested.notify_one();
+        Ok(())
+    }
 }
