@@ -68,6 +68,15 @@ impl Default for StreamRetry {
     }
 }
 
+impl From<Policy> for StreamRetry {
+    fn from(policy: Policy) -> Self {
+        Self {
+            policy,
+            ..Self::default()
+        }
+    }
+}
+
 /// Returns a stream that is created again when its creation, or its first item, fails in a transient way.
 ///
 /// ```
@@ -93,7 +102,7 @@ impl Default for StreamRetry {
 /// # }
 /// ```
 pub fn retry_stream<Make, Made, Items, Item, Error>(
-    options: StreamRetry,
+    options: impl Into<StreamRetry>,
     make: Make,
 ) -> impl Stream<Item = Result<Item, Error>>
 where
@@ -103,6 +112,7 @@ where
     Item: Send,
     Error: ToFailure + Send,
 {
+    let options = options.into();
     let rules = if options.enabled {
         RetryRules::from(&options.policy)
     } else {

@@ -3,6 +3,10 @@
 //! Invariant: every delay is finite, not negative and at most [`MAX_DELAY`], at any attempt number.
 //! Not here: whether a failure may be retried at all (see `decision`) and any waiting (see the engine).
 
+use crate::Timestamp;
+use crate::budget::{Chain, Prompt};
+use crate::decision::{Decision, Remedies, RetryRules, Situation, decide};
+use crate::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::NonZeroU32;
@@ -133,6 +137,44 @@ impl Policy {
             (Some(attempts), Some(sleep)) => Some(attempts.min(sleep)),
             (bound, None) | (None, bound) => bound,
         }
+    }
+
+    /// Decides about a failure outside of a turn: `retry` is the number of retries so far, and there is no remedy but to wait.
+    ///
+    /// ```
+    /// use outlast_kernel::decision::{Decision, GiveUp};
+    /// use outlast_kernel::policy::Policy;
+    /// use outlast_kernel::verdict::{Cause, Scope, Verdict};
+    /// use outlast_kernel::Timestamp;
+    /// use std::time::Duration;
+    ///
+    /// let (policy, now) = (Policy::standard(), Timestamp::default());
+    /// let overloaded = Verdict::new(Cause::Overloaded, Scope::Provider);
+    /// assert_eq!(policy.decide(&overloaded, 1, now), Decision::RetryAt(now + Duration::from_secs(2)));
+    /// let refused = Verdict::new(Cause::Auth, Scope::Credential);
+    /// assert_eq!(policy.decide(&refused, 0, now), Decision::GiveUp(GiveUp::NotRetryable));
+    /// ```
+    pub fn decide(&self, verdict: &Verdict, retry: u32, now: Timestamp) -> Decision {
+        let mut chain = Chain::default();
+        for (earlier, slept) in
+            (0..retry).map_while(|earlier| Some((earlier, self.delay_for(earlier)?)))
+        {
+            chain.start_wait(slept, earlier + 1);
+        }
+        let situation = Situation {
+            verdict,
+            retryable: None,
+            committed: false,
+            scheduled_delay: self.delay_for(retry),
+            remedies: Remedies::NONE,
+            now,
+        };
+        decide(
+            &RetryRules::from(self),
+            &chain,
+            &Prompt::default(),
+            &situation,
+        )
     }
 
     /// Returns the nominal delays of the policy, in order, at most `most` of them.

@@ -27,47 +27,21 @@ impl Policy {
 
     /// Returns the policy with that name.
     pub fn named(name: &str) -> Result<Self, Error> {
-        let policy = match name {
+        Ok(match name {
             "none" => Self::none(),
-            "standard" => doubling(
-                "standard",
-                3,
-                Duration::from_secs(1),
-                Duration::from_secs(30),
-            ),
-            "aggressive" => doubling(
-                "aggressive",
-                5,
-                Duration::from_millis(200),
-                Duration::from_secs(30),
-            ),
-            "patient" => Self {
-                backoff: Backoff::Exponential {
-                    base: Duration::from_secs(5),
-                    factor: 3,
-                },
-                ..doubling(
-                    "patient",
-                    3,
-                    Duration::from_secs(5),
-                    Duration::from_secs(90),
-                )
-            },
+            "standard" => Self::standard(),
+            "aggressive" => Self::aggressive(),
+            "patient" => Self::patient(),
             "conservative" => Self::conservative(),
-            "session" => Self {
-                max_delay: None,
-                max_stated_wait: Some(SESSION_STATED_WAIT),
-                ..doubling("session", 4, Duration::from_secs(2), SESSION_STATED_WAIT)
-            },
-            "overnight" => overnight(),
-            "gateway" => gateway(),
+            "session" => Self::session(),
+            "overnight" => Self::overnight(),
+            "gateway" => Self::gateway(),
             _ => {
                 return Err(Error::UnknownName {
                     name: crate::text::bounded(name, 64).into_owned(),
                 });
             }
-        };
-        Ok(policy)
+        })
     }
 
     /// Returns the policy with one attempt and no retry.
@@ -75,6 +49,35 @@ impl Policy {
         Self {
             may_switch: Switches::NONE,
             ..doubling("none", 1, Duration::from_secs(1), Duration::from_secs(30))
+        }
+    }
+
+    /// Returns the policy with retries after 1 and 2 seconds.
+    pub fn standard() -> Self {
+        doubling(
+            "standard",
+            3,
+            Duration::from_secs(1),
+            Duration::from_secs(30),
+        )
+    }
+
+    /// Returns the policy with four quick retries, the first after 200 milliseconds.
+    pub fn aggressive() -> Self {
+        doubling(
+            "aggressive",
+            5,
+            Duration::from_millis(200),
+            Duration::from_secs(30),
+        )
+    }
+
+    /// Returns the policy with retries after 5 and 15 seconds.
+    pub fn patient() -> Self {
+        let base = Duration::from_secs(5);
+        Self {
+            backoff: Backoff::Exponential { base, factor: 3 },
+            ..doubling("patient", 3, base, Duration::from_secs(90))
         }
     }
 
@@ -92,6 +95,48 @@ impl Policy {
             )
         }
     }
+
+    /// Returns the policy for a person in front of a session: retries after 2, 4 and 8 seconds.
+    pub fn session() -> Self {
+        Self {
+            max_delay: None,
+            max_stated_wait: Some(SESSION_STATED_WAIT),
+            ..doubling("session", 4, Duration::from_secs(2), SESSION_STATED_WAIT)
+        }
+    }
+
+    /// Returns the policy for unattended work: from 5 seconds to half an hour between retries, eight hours in all.
+    pub fn overnight() -> Self {
+        Self {
+            name: "overnight".to_owned(),
+            backoff: Backoff::Stepped {
+                steps: OVERNIGHT_STEPS.map(Duration::from_secs).to_vec(),
+            },
+            max_delay: None,
+            jitter: Jitter::None,
+            max_attempts: None,
+            sleep_budget: Some(Duration::from_secs(8 * 3600)),
+            max_stated_wait: None,
+            wait_for_reset: false,
+            may_switch: Switches::ALL,
+            quick_retries: false,
+        }
+    }
+
+    /// Returns the policy of the gateway: as quick as the SDKs of its clients at first, then as patient as `overnight`.
+    pub fn gateway() -> Self {
+        let quick = QUICK_STEPS_MS.map(Duration::from_millis);
+        let long = OVERNIGHT_STEPS.map(Duration::from_secs);
+        Self {
+            name: "gateway".to_owned(),
+            backoff: Backoff::Stepped {
+                steps: quick.into_iter().chain(long).collect(),
+            },
+            jitter: Jitter::Short,
+            quick_retries: true,
+            ..Self::overnight()
+        }
+    }
 }
 
 fn doubling(name: &str, attempts: u32, base: Duration, cap: Duration) -> Policy {
@@ -106,38 +151,5 @@ fn doubling(name: &str, attempts: u32, base: Duration, cap: Duration) -> Policy 
         wait_for_reset: false,
         may_switch: Switches::ALL,
         quick_retries: false,
-    }
-}
-
-fn overnight() -> Policy {
-    Policy {
-        name: "overnight".to_owned(),
-        backoff: Backoff::Stepped {
-            steps: OVERNIGHT_STEPS.map(Duration::from_secs).to_vec(),
-        },
-        max_delay: None,
-        jitter: Jitter::None,
-        max_attempts: None,
-        sleep_budget: Some(Duration::from_secs(8 * 3600)),
-        max_stated_wait: None,
-        wait_for_reset: false,
-        may_switch: Switches::ALL,
-        quick_retries: false,
-    }
-}
-
-/// As quick as the SDKs of its clients at first, then as patient as `overnight`.
-fn gateway() -> Policy {
-    let overnight = overnight();
-    let quick = QUICK_STEPS_MS.map(Duration::from_millis);
-    let long = OVERNIGHT_STEPS.map(Duration::from_secs);
-    Policy {
-        name: "gateway".to_owned(),
-        backoff: Backoff::Stepped {
-            steps: quick.into_iter().chain(long).collect(),
-        },
-        jitter: Jitter::Short,
-        quick_retries: true,
-        ..overnight
     }
 }
