@@ -4,8 +4,6 @@
 //! of the document; a document is bounded and states its omissions; it runs no code and loads nothing. Not here:
 //! reading a run (see `history`).
 
-mod axis;
-mod drawing;
 mod failures;
 mod markdown;
 mod measure;
@@ -17,24 +15,18 @@ use super::state::Run;
 use super::status;
 use outlast_kernel::Timestamp;
 use summary::Summary;
+use timeline::Timeline;
 
-/// Returns the report of a run as Markdown, with its timeline as an embedded picture.
+/// Returns the report of a run as Markdown.
 pub fn markdown(run: &Run, id: &str, now: Timestamp) -> String {
     let whole = FullRun::new(run);
-    let picture = timeline::draw(&whole, id, now).finish();
-    markdown::document(&Summary::new(&whole, id, now), &picture)
+    markdown::document(&Summary::new(&whole, id, now), &Timeline::new(&whole, now))
 }
 
 /// Returns the report of a run as a self-contained HTML page.
 pub fn html(run: &Run, id: &str, now: Timestamp) -> String {
     let whole = FullRun::new(run);
-    let picture = timeline::draw(&whole, id, now);
-    page::document(&Summary::new(&whole, id, now), picture)
-}
-
-/// Returns a picture of when the steps worked and waited, and of their outcomes.
-pub fn timeline_svg(run: &Run, id: &str, now: Timestamp) -> String {
-    timeline::draw(&FullRun::new(run), id, now).finish()
+    page::document(&Summary::new(&whole, id, now), &Timeline::new(&whole, now))
 }
 
 /// A run with all steps of its pipeline, including those without entries.

@@ -21,8 +21,7 @@ const SHOW_EXAMPLES: &str = "Examples:
 
 const REPORT_EXAMPLES: &str = "Examples:
   outlast runs report > report.md        # the newest one
-  outlast runs report 01a1 --format html > report.html
-  outlast runs report 01a1 --format svg > timeline.svg";
+  outlast runs report 01a1 --format html > report.html";
 
 const OUTPUT_EXAMPLES: &str = "Examples:
   outlast runs output 01a1 plan          # the final text of the step
@@ -142,10 +141,8 @@ pub(crate) struct ShowArguments {
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum ReportFormat {
-    /// Markdown, with the timeline as an embedded picture
+    /// Markdown, with the timeline as text
     Markdown,
     /// One self-contained HTML page
     Html,
-    /// The timeline only
-    Svg,
 }

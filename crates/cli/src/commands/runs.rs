@@ -108,7 +108,6 @@ async fn report(
     let document = match format {
         ReportFormat::Markdown => report::markdown,
         ReportFormat::Html => report::html,
-        ReportFormat::Svg => report::timeline_svg,
     };
     print(&document(&run, &id, clock.now()))
 }

@@ -2,12 +2,16 @@
 
 use super::failures::FailedAttempt;
 use super::summary::{ArtifactRow, StepRow, Summary};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use super::timeline::{Bar, LEGEND, Row, Timeline};
 use outlast_session::transcript::escape::{escape_line, fence};
 
-/// Renders the whole document, with the picture inside.
-pub(super) fn document(account: &Summary, picture: &str) -> String {
+/// The width of the timeline, in characters.
+const COLUMNS: usize = 60;
+/// The maximum length of a step's name in the timeline, in characters.
+const MAX_NAME_CHARS: usize = 24;
+
+/// Renders the whole document.
+pub(super) fn document(account: &Summary, timeline: &Timeline) -> String {
     let mut text = format!(
         "# {}\n\n{}\n\n",
         escape_line(&account.title),
@@ -15,7 +19,8 @@ pub(super) fn document(account: &Summary, picture: &str) -> String {
     );
     let fact = |(name, value): &(&str, String)| format!("- {name}: {}\n", escape_line(value));
     text.extend(account.facts.iter().map(fact));
-    text += "\n![Timeline][timeline]\n\n";
+    text.push('\n');
+    text += &fence("text", &drawn(timeline));
     text += "## Steps\n\n";
     text += "| step | outcome | visits | attempts | worked | waited | tokens | cost |\n";
     text += "|---|---|--:|--:|--:|--:|--:|--:|\n";
@@ -37,10 +42,42 @@ pub(super) fn document(account: &Summary, picture: &str) -> String {
     for said in &account.left_out {
         text += &format!("{}\n\n", escape_line(said));
     }
-    // At the end, where readers need not scroll past it.
-    let picture = STANDARD.encode(picture);
-    text += &format!("[timeline]: data:image/svg+xml;base64,{picture}\n");
     text
+}
+
+/// Draws the timeline with characters: a line for each step, and a legend.
+fn drawn(timeline: &Timeline) -> String {
+    let names = timeline.rows.iter().map(|row| row.step.chars().count());
+    let names = names.max().unwrap_or_default().min(MAX_NAME_CHARS);
+    let line = |row: &Row| {
+        let bars = || row.bars.iter().rev().chain(&timeline.gaps);
+        let symbol = |cell| {
+            let bar = bars().find(|bar| covers(bar, cell));
+            bar.map_or(' ', |bar| bar.look.symbol)
+        };
+        let cells: String = (0..COLUMNS).map(symbol).collect();
+        let name: String = row.step.chars().take(names).collect();
+        format!("{name:<names$} |{cells}| {}\n", row.note).replace("| \n", "|\n")
+    };
+    let mut text: String = timeline.rows.iter().map(line).collect();
+    let legend = LEGEND.map(|look| format!("{} {}", look.symbol, look.legend));
+    text += &format!("{}\n", legend.join(" · "));
+    let times: Vec<&str> = timeline.times.iter().map(|mark| &*mark.text).collect();
+    text += &format!(
+        "Times, from left to right: {}\n{}",
+        times.join(" · "),
+        timeline.left_out
+    );
+    text
+}
+
+/// Whether a bar covers the middle of a cell, or begins in it.
+fn covers(bar: &Bar, cell: usize) -> bool {
+    let width = 100.0 / COLUMNS as f64;
+    let left = cell as f64 * width;
+    let middle = left + width / 2.0;
+    let begins = bar.left >= left && bar.left < left + width;
+    begins || (bar.left <= middle && middle < bar.left + bar.width)
 }
 
 fn row(row: &StepRow) -> String {

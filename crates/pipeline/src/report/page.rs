@@ -1,23 +1,14 @@
 //! Renders a report as an HTML page that loads nothing and runs no code.
 
-use super::drawing::Drawing;
 use super::failures::FailedAttempt;
 use super::summary::{ArtifactRow, StepRow, Summary};
+use super::timeline::{Bar, LEGEND, Mark, Timeline};
 use outlast_session::transcript::html::{PAGE_END, Page};
 
-/// Styles of the tables and the picture, in addition to those of every page.
-const STYLE: &str = "<style>\n\
-main { max-width: 72rem; }\n\
-.picture { overflow-x: auto; }\n\
-.picture svg { border: 1px solid var(--line); border-radius: 4px; max-width: 100%; height: auto; }\n\
-table { border-collapse: collapse; font-size: .9rem; width: 100%; }\n\
-th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: left; vertical-align: top; overflow-wrap: anywhere; }\n\
-td.number, th.number { text-align: right; white-space: nowrap; }\n\
-td.hash { font-family: ui-monospace, monospace; font-size: .75rem; }\n\
-</style>\n";
+const STYLE: &str = concat!("<style>\n", include_str!("page.css"), "</style>\n");
 
 /// Renders the whole page.
-pub(super) fn document(account: &Summary, picture: Drawing) -> String {
+pub(super) fn document(account: &Summary, timeline: &Timeline) -> String {
     let mut page = Page::begin(&account.title);
     page.markup(STYLE)
         .markup("<p>")
@@ -30,9 +21,8 @@ pub(super) fn document(account: &Summary, picture: Drawing) -> String {
             .text(value)
             .markup("</dd>\n");
     }
-    page.markup("</dl>\n<div class=\"picture\">\n")
-        .trusted_svg(&picture.finish())
-        .markup("</div>\n");
+    page.markup("</dl>\n");
+    draw(&mut page, timeline);
     steps(&mut page, &account.rows);
     if !account.failures.is_empty() {
         page.markup("<h2>What failed, and what was done about it</h2>\n");
@@ -54,8 +44,76 @@ pub(super) fn document(account: &Summary, picture: Drawing) -> String {
     page.finish()
 }
 
+fn draw(page: &mut Page, timeline: &Timeline) {
+    page.markup("<figure class=\"timeline\" aria-label=\"Timeline\">\n<div class=\"rows\">\n<div class=\"back\">\n");
+    for gap in &timeline.gaps {
+        bar(page, gap);
+    }
+    for mark in &timeline.times {
+        let class = if mark.left < 100.0 {
+            "time"
+        } else {
+            "time last"
+        };
+        place(page, class, mark)
+            .markup("><span>")
+            .text(&mark.text)
+            .markup("</span></span>\n");
+    }
+    for mark in &timeline.resumes {
+        let title = place(page, "resume", mark)
+            .markup(" title=\"")
+            .text(&mark.text);
+        title.markup("\"></span>\n");
+    }
+    page.markup("</div>\n");
+    for row in &timeline.rows {
+        page.markup("<div class=\"row\"><b dir=\"auto\">")
+            .text(&row.step)
+            .markup("</b><div>");
+        for one in &row.bars {
+            bar(page, one);
+        }
+        page.text(&row.note).markup("</div></div>\n");
+    }
+    page.markup("</div>\n<figcaption>");
+    for look in LEGEND {
+        page.markup("<span><i class=\"")
+            .markup(look.class)
+            .markup("\"></i> ")
+            .markup(look.legend)
+            .markup("</span>\n");
+    }
+    page.markup("<span><i class=\"resume\"></i> taken up again</span>\n")
+        .text(&timeline.left_out)
+        .markup("</figcaption>\n</figure>\n");
+}
+
+/// Begins a `span` at its place.
+fn place<'a>(page: &'a mut Page, class: &'static str, mark: &Mark) -> &'a mut Page {
+    page.markup("<span class=\"")
+        .markup(class)
+        .markup("\" style=\"left:")
+        .text(&format!("{:.2}%", mark.left))
+        .markup("\"")
+}
+
+fn bar(page: &mut Page, bar: &Bar) {
+    page.markup("<i class=\"")
+        .markup(bar.look.class)
+        .markup("\" style=\"left:")
+        .text(&format!("{:.2}%;width:{:.2}%", bar.left, bar.width))
+        .markup("\" title=\"")
+        .text(&bar.title)
+        .markup("\">");
+    if !bar.label.is_empty() {
+        page.markup("<span>").text(&bar.label).markup("</span>");
+    }
+    page.markup("</i>");
+}
+
 fn steps(page: &mut Page, rows: &[StepRow]) {
-    page.markup("<h2>Steps</h2>\n<table>\n<tr><th>step</th><th>outcome</th>");
+    page.markup("<h2>Steps</h2>\n<div class=\"wide\">\n<table>\n<tr><th>step</th><th>outcome</th>");
     for name in ["visits", "attempts", "worked", "waited", "tokens", "cost"] {
         page.markup("<th class=\"number\">")
             .markup(name)
@@ -84,7 +142,7 @@ fn steps(page: &mut Page, rows: &[StepRow]) {
         }
         page.markup("</tr>\n");
     }
-    page.markup("</table>\n");
+    page.markup("</table>\n</div>\n");
 }
 
 fn failed_attempt(page: &mut Page, trouble: &FailedAttempt) {

@@ -1,252 +1,249 @@
-//! When steps worked and waited, as a picture: a row for each step, a bar for each attempt.
+//! When steps worked and waited: a row for each step, a bar for each attempt, in percent of the width.
 //!
-//! Invariant: it stays legible and bounded for any run; what is left out is said in the picture.
+//! Where no process was at work for long, the scale is broken: a night between two halves of an hour would leave nothing
+//! of them to be seen. Invariant: the timeline is bounded for any run, and counts what it leaves out.
 
 use super::super::entry::{NextAction, Outcome};
-use super::super::state::{Attempt, Run, StepState, Visit};
+use super::super::state::{Attempt, StepState, Visit};
 use super::FullRun;
-use super::axis::Axis;
-use super::drawing::{Drawing, Rect, Style};
 use super::failures::attempt_name;
 use super::measure::{self, TimeRange};
-use super::summary::{one_line, outcome, title};
-use outlast_kernel::Timestamp;
-use outlast_kernel::time::Span;
-use outlast_kernel::verdict::Class;
+use super::summary::{one_line, outcome};
+use outlast_kernel::time::{Span, millis};
+use outlast_kernel::verdict::{Cause, Class};
+use outlast_kernel::{Timestamp, text};
+use std::time::Duration;
 
-const WIDTH: f64 = 1100.0;
-/// Where names end, and bars begin.
-const LEFT: f64 = 190.0;
-const RIGHT: f64 = WIDTH - 40.0;
-/// Where the first row begins.
-const TOP: f64 = 96.0;
-/// What follows the rows: times, the legend, what was left out.
-const BOTTOM: f64 = 84.0;
-/// The most rows.
+/// Maximum number of rows.
 const MAX_ROWS: usize = 250;
-/// From so many rows on they are closer.
-const COMPACT_ROWS_FROM: usize = 30;
-/// The most marks for processes that took the run up.
+/// Maximum number of bars: more than anybody can tell apart.
+const MAX_BARS: usize = 8000;
+/// Maximum number of marks for processes that resumed the run.
 const MAX_RESUMES: usize = 200;
-/// The most letters of a name.
-const MAX_NAME_CHARS: usize = 25;
-/// The most letters of the title.
-const MAX_TITLE_CHARS: usize = 90;
-/// A bar that is there can be seen.
-const MIN_BAR_WIDTH: f64 = 2.0;
-/// How wide a letter is, about, in the small font.
-const CHAR_WIDTH: f64 = 5.6;
+/// Maximum number of breaks; longer lists of gaps are drawn to scale.
+const MAX_BREAKS: usize = 6;
+/// The width of a break, in percent.
+const BREAK_WIDTH: f64 = 4.0;
+/// The minimum width of a bar, in percent.
+const MIN_WIDTH: f64 = 0.2;
+/// The minimum width of a bar with words in it, in percent.
+const MIN_LABELLED_WIDTH: f64 = 5.0;
+/// The maximum length of a bar's description, in bytes.
+const MAX_TITLE_BYTES: usize = 400;
+/// The number of parts into which times divide the width.
+const PARTS: u8 = 4;
 
-const TITLE: Style = r##"font-size="17" font-weight="600" fill="#1c2430""##;
-const SUBTITLE: Style = r##"font-size="12" fill="#5b6470""##;
-const NAME: Style = r##"font-size="12" fill="#1c2430" text-anchor="end""##;
-const CLOCK: Style = r##"font-size="11" fill="#5b6470" text-anchor="middle""##;
-const DAY: Style = r##"font-size="10" fill="#8a919c" text-anchor="middle""##;
-const INSIDE: Style = r##"font-size="10" fill="#6b4a05" text-anchor="middle""##;
-const GATE_TEXT: Style = r##"font-size="10" fill="#4b2e83" text-anchor="middle""##;
-const NUMBER: Style = r##"font-size="9" font-weight="700" fill="#ffffff""##;
-const PLACEHOLDER: Style = r##"font-size="11" fill="#8a919c" font-style="italic""##;
-const LEGEND: Style = r##"font-size="11" fill="#3c4552""##;
-
-const STRIPE: Style = r##"fill="#f5f7fa""##;
-const GRID: Style = r##"stroke="#e3e6eb" stroke-width="1""##;
-const RESUME: Style = r##"stroke="#5a4fcf" stroke-width="1.5" stroke-dasharray="4 3""##;
-
-const GOOD: Style = r##"rx="2" fill="#2f9e60""##;
-const RETRIED: Style = r##"rx="2" fill="#e08a1e""##;
-const FAILED: Style = r##"rx="2" fill="#cf3b3b""##;
-const WORKING: Style = r##"rx="2" fill="#3f83d6""##;
-const CANCELED: Style = r##"rx="2" fill="#9aa1ac""##;
-const INTERRUPTED: Style =
-    r##"rx="2" fill="#eceef1" stroke="#9aa1ac" stroke-width="1" stroke-dasharray="3 2""##;
-const WAIT: Style = r##"fill="url(#waits)" stroke="#d99a1c" stroke-width="0.6""##;
-const GATE: Style = r##"rx="2" fill="#e9defa" stroke="#8b5fbf" stroke-width="1""##;
-const NO_PROCESS: Style = r##"fill="url(#nobody)""##;
-
-/// The picture of a run.
-pub(super) fn draw(whole: &FullRun, id: &str, now: Timestamp) -> Drawing {
-    let run = &whole.run;
-    let steps = measure::steps_by_start(whole);
-    let more = steps.len().saturating_sub(MAX_ROWS);
-    let shown = &steps[..steps.len() - more];
-    let row = if shown.len() > COMPACT_ROWS_FROM {
-        18.0
-    } else {
-        26.0
-    };
-    let bottom = TOP + row * shown.len().max(1) as f64;
-    let end = measure::observed_end(run, now);
-    let whole = TimeRange {
-        from: run.started,
-        to: end.max(run.started),
-    };
-    let gaps = measure::gaps(run);
-    let mut picture = Timeline {
-        drawing: Drawing::new(
-            (WIDTH, bottom + BOTTOM),
-            &format!("Timeline of {}", title(run)),
-        ),
-        axis: Axis::new(whole, &gaps, LEFT, RIGHT),
-        row,
-        bottom,
-        end,
-        gaps,
-    };
-    picture.draw_header(run, id);
-    picture.draw_background(shown.len(), run);
-    for (index, (id, step)) in shown.iter().enumerate() {
-        picture.step(index, id, step);
-    }
-    picture.resumes(run);
-    picture.legend();
-    picture.left_out(more);
-    picture.drawing
+/// What a bar shows: its class in HTML, its name in the legend, and its character in plain text.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub(super) class: &'static str,
+    pub(super) legend: &'static str,
+    pub(super) symbol: char,
 }
 
-struct Timeline {
-    drawing: Drawing,
-    axis: Axis,
-    /// How high a row is.
-    row: f64,
-    /// Where the last row ends.
-    bottom: f64,
-    /// Until when the run is looked at.
+const fn look(class: &'static str, legend: &'static str, symbol: char) -> Look {
+    Look {
+        class,
+        legend,
+        symbol,
+    }
+}
+
+const GOOD: &Look = &look("good", "completed", '=');
+const RETRIED: &Look = &look("retried", "failed, tried again", 'r');
+const FAILED: &Look = &look("bad", "failed for good", 'x');
+const WORKING: &Look = &look("working", "under way", '>');
+const CANCELLED: &Look = &look("cancelled", "cancelled", 'c');
+const INTERRUPTED: &Look = &look("interrupted", "interrupted", 'i');
+const WAIT: &Look = &look("waits", "waits", '~');
+const GATE: &Look = &look("gate", "gate", '?');
+const NO_PROCESS: &Look = &look("nobody", "no process", '.');
+/// All looks, in the order of the legend.
+pub(super) const LEGEND: [&Look; 9] = [
+    GOOD,
+    RETRIED,
+    FAILED,
+    WORKING,
+    CANCELLED,
+    INTERRUPTED,
+    WAIT,
+    GATE,
+    NO_PROCESS,
+];
+
+/// A part of the width, with its meaning.
+#[derive(Debug)]
+pub(super) struct Bar {
+    pub(super) look: &'static Look,
+    /// Where it begins, in percent.
+    pub(super) left: f64,
+    /// How wide it is, in percent.
+    pub(super) width: f64,
+    /// The full description.
+    pub(super) title: String,
+    /// The words inside; empty for most.
+    pub(super) label: String,
+}
+
+/// The bars of a step.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) step: String,
+    pub(super) bars: Vec<Bar>,
+    /// The phase of a step without visits.
+    pub(super) note: String,
+}
+
+/// A point in time with its place.
+#[derive(Debug)]
+pub(super) struct Mark {
+    /// In percent.
+    pub(super) left: f64,
+    pub(super) text: String,
+}
+
+/// The timeline of a run.
+#[derive(Debug)]
+pub(super) struct Timeline {
+    pub(super) rows: Vec<Row>,
+    /// The long gaps in which no process worked.
+    pub(super) gaps: Vec<Bar>,
+    pub(super) times: Vec<Mark>,
+    pub(super) resumes: Vec<Mark>,
+    /// The omissions, in a sentence; empty if there are none.
+    pub(super) left_out: String,
+}
+
+impl Timeline {
+    pub(super) fn new(whole: &FullRun, now: Timestamp) -> Self {
+        let run = &whole.run;
+        let (end, gaps) = (measure::observed_end(run, now), measure::gaps(run));
+        let time = TimeRange {
+            from: run.started,
+            to: end.max(run.started),
+        };
+        let scale = Scale::new(time, &gaps);
+        let resume = |time: &Timestamp| Mark {
+            left: scale.percent(*time),
+            text: format!("taken up again at {time}"),
+        };
+        let steps = measure::steps_by_start(whole);
+        let (shown, more) = steps.split_at(steps.len().min(MAX_ROWS));
+        let mut timeline = Self {
+            rows: Vec::new(),
+            gaps: scale.breaks.iter().map(|gap| scale.gap(*gap)).collect(),
+            times: scale.times(),
+            resumes: run
+                .resumed_at
+                .iter()
+                .take(MAX_RESUMES)
+                .map(resume)
+                .collect(),
+            left_out: String::new(),
+        };
+        let rows = RowBuilder { scale, end, gaps };
+        timeline.rows = shown.iter().map(|(id, step)| rows.row(id, step)).collect();
+        timeline.truncate(more.len());
+        timeline
+    }
+
+    /// Limits the number of bars, and states the omissions.
+    fn truncate(&mut self, steps: usize) {
+        let (mut room, mut bars) = (MAX_BARS, 0);
+        for row in &mut self.rows {
+            bars += row.bars.len().saturating_sub(room);
+            row.bars.truncate(room);
+            room -= row.bars.len();
+        }
+        self.left_out = match (steps, bars) {
+            (0, 0) => String::new(),
+            (steps, 0) => format!("There is no room for {steps} more steps."),
+            (0, bars) => format!("There is no room for {bars} more bars."),
+            (steps, bars) => {
+                format!("There is no room for {steps} more steps and {bars} more bars.")
+            }
+        };
+    }
+}
+
+/// Converts steps to rows.
+struct RowBuilder {
+    scale: Scale,
+    /// The end of the run, or else the time up to which it is shown.
     end: Timestamp,
     gaps: Vec<TimeRange>,
 }
 
-impl Timeline {
-    fn draw_header(&mut self, run: &Run, id: &str) {
-        let (from, took) = (run.started, Span(self.end.since(run.started)));
-        let how = match run.ended.as_ref().map(|ended| ended.outcome) {
-            None => "not finished",
-            Some(Outcome::Completed | Outcome::Continued) => "completed",
-            Some(Outcome::Canceled) => "cancelled",
-            Some(Outcome::Failed | Outcome::Skipped) => "failed",
-        };
-        let id = one_line(id);
-        let title = truncate_chars(&title(run), MAX_TITLE_CHARS);
-        self.drawing.text((24.0, 30.0), TITLE, &title);
-        let subtitle = format!("{how} · {took} · from {from} (UTC) · run {id}");
-        self.drawing.text((24.0, 50.0), SUBTITLE, &subtitle);
-    }
-
-    /// Stripes, times, and where nobody was at work.
-    fn draw_background(&mut self, rows: usize, run: &Run) {
-        for index in (1..rows).step_by(2) {
-            let area = Rect {
-                x: 0.0,
-                y: TOP + self.row * index as f64,
-                width: WIDTH,
-                height: self.row,
-            };
-            self.drawing.rectangle(area, STRIPE, "");
-        }
-        let breaks: Vec<_> = self.axis.breaks().copied().collect();
-        for gap in breaks {
-            let area = Rect {
-                x: gap.left,
-                y: TOP,
-                width: gap.right - gap.left,
-                height: self.bottom - TOP,
-            };
-            let (length, from) = (Span(gap.time.length()), gap.time.from);
-            let title =
-                format!("no process is known to have been at work for {length}, from {from}");
-            self.drawing.rectangle(area, NO_PROCESS, &title);
-            let rough = rough_duration(gap.time);
-            let place = (f64::midpoint(gap.left, gap.right), TOP - 8.0);
-            self.drawing.text(place, DAY, &rough);
-        }
-        if run.started < self.end {
-            self.draw_ticks();
+impl RowBuilder {
+    fn row(&self, id: &str, step: &StepState) -> Row {
+        let visits = step.visits.iter();
+        Row {
+            step: one_line(id),
+            bars: visits.flat_map(|visit| self.visit(id, visit)).collect(),
+            note: match step.visits.is_empty() {
+                true => outcome(step),
+                false => String::new(),
+            },
         }
     }
 
-    fn draw_ticks(&mut self) {
-        for mark in self.axis.ticks() {
-            self.drawing
-                .line((mark.x, TOP), (mark.x, self.bottom), (GRID, ""));
-            self.drawing.text((mark.x, TOP - 8.0), CLOCK, &mark.time);
-            self.drawing
-                .text((mark.x, self.bottom + 15.0), CLOCK, &mark.time);
-            if let Some(day) = mark.day {
-                self.drawing.text((mark.x, TOP - 22.0), DAY, &day);
-            }
+    fn visit(&self, id: &str, visit: &Visit) -> Vec<Bar> {
+        let gate = measure::gate_range(visit, self.end);
+        if visit.attempts.is_empty() && gate.is_none() {
+            return vec![self.bare_visit(id, visit)];
         }
-    }
-
-    fn step(&mut self, index: usize, id: &str, step: &StepState) {
-        let y = TOP + self.row * index as f64;
-        let name = truncate_chars(&one_line(id), MAX_NAME_CHARS);
-        let base = y + self.row / 2.0 + 4.0;
-        self.drawing.text((LEFT - 12.0, base), NAME, &name);
-        if step.visits.is_empty() {
-            self.drawing
-                .text((LEFT + 6.0, base), PLACEHOLDER, &outcome(step));
-        }
-        for visit in &step.visits {
-            self.visit(y, id, visit, step.visits.len() > 1);
-        }
-    }
-
-    fn visit(&mut self, y: f64, id: &str, visit: &Visit, is_numbered: bool) {
-        let name = one_line(id);
-        if visit.attempts.is_empty() && visit.gate.is_none() {
-            self.empty_visit(y, &name, visit);
-        }
-        if let Some(open) = measure::gate_range(visit, self.end) {
-            let said = match (&visit.choice, visit.ended.is_some()) {
-                (Some(choice), _) if visit.is_default_choice => {
-                    format!("nobody answered, {} counts", one_line(choice))
-                }
-                (Some(choice), _) => format!("answered {}", one_line(choice)),
-                (None, true) => "closed".to_owned(),
-                (None, false) => "open".to_owned(),
-            };
-            let length = Span(open.length());
-            let area = self.bar(y, open, GATE, &format!("{name}: gate for {length}, {said}"));
-            self.label_inside(area, GATE_TEXT, &said);
-        }
+        let mut bars: Vec<Bar> = gate
+            .into_iter()
+            .map(|open| self.gate(id, visit, open))
+            .collect();
         for (index, attempt) in visit.attempts.iter().enumerate() {
-            let Some(whole) = measure::attempt_range(visit, index, self.end) else {
-                continue;
-            };
-            self.attempt(y, whole, id, visit, attempt);
-            if is_numbered && index == 0 {
-                self.number(y, whole, visit.number);
+            if let Some(whole) = measure::attempt_range(visit, index, self.end) {
+                bars.extend(self.attempt(id, visit, attempt, whole));
             }
         }
+        bars
     }
 
-    /// A visit of which nothing is known but when it was: that of a loop, or of a step that was left.
-    fn empty_visit(&mut self, y: f64, name: &str, visit: &Visit) {
+    /// A visit without attempts: that of a loop, or of a step that was left.
+    fn bare_visit(&self, id: &str, visit: &Visit) -> Bar {
         let ended = visit.ended.as_ref();
-        let to = ended.map_or(self.end, |ended| ended.at);
         let look = match ended.map(|ended| ended.outcome) {
             Some(Outcome::Completed) => GOOD,
             Some(Outcome::Failed | Outcome::Continued) => FAILED,
-            Some(Outcome::Canceled | Outcome::Skipped) => CANCELED,
+            Some(Outcome::Canceled | Outcome::Skipped) => CANCELLED,
             None => WORKING,
         };
-        let time = TimeRange {
-            from: visit.started,
-            to: to.max(visit.started),
-        };
-        self.bar(y, time, look, &format!("{name}, visit {}", visit.number));
+        let to = ended.map_or(self.end, |ended| ended.at).max(visit.started);
+        let from = visit.started;
+        let title = format!("{}, visit {}", one_line(id), visit.number);
+        self.scale.bar(TimeRange { from, to }, look, &title)
     }
 
-    fn attempt(&mut self, y: f64, whole: TimeRange, id: &str, visit: &Visit, attempt: &Attempt) {
-        let is_interrupted = measure::is_interrupted(visit, attempt, &self.gaps);
-        let name = attempt_name(id, visit, attempt);
-        let length = Span(whole.length());
+    fn gate(&self, id: &str, visit: &Visit, open: TimeRange) -> Bar {
+        let answer = match (&visit.choice, visit.ended.is_some()) {
+            (Some(choice), _) if visit.is_default_choice => {
+                format!("nobody answered, {} counts", one_line(choice))
+            }
+            (Some(choice), _) => format!("answered {}", one_line(choice)),
+            (None, true) => "closed".to_owned(),
+            (None, false) => "open".to_owned(),
+        };
+        let length = Span(open.length());
+        let title = format!("{}: gate for {length}, {answer}", one_line(id));
+        self.scale.bar(open, GATE, &title).labelled(&answer)
+    }
+
+    /// The bar of an attempt, and those of its waits.
+    fn attempt(&self, id: &str, visit: &Visit, attempt: &Attempt, whole: TimeRange) -> Vec<Bar> {
         let (look, how) = match (&attempt.problem, attempt.ended) {
             (None, Some(_)) => (GOOD, "completed".to_owned()),
-            (None, None) if is_interrupted => (INTERRUPTED, "interrupted".to_owned()),
+            (None, None) if measure::is_interrupted(visit, attempt, &self.gaps) => {
+                (INTERRUPTED, "interrupted".to_owned())
+            }
             (None, None) => (WORKING, "under way".to_owned()),
             (Some(problem), _) => {
                 let look = match (problem.class, &attempt.next) {
-                    (Class::Canceled, _) => CANCELED,
+                    (Class::Canceled, _) => CANCELLED,
                     (_, Some(NextAction::Stop { .. })) => FAILED,
                     _ => RETRIED,
                 };
@@ -254,136 +251,135 @@ impl Timeline {
                 (look, format!("{phrase}: {message}"))
             }
         };
-        self.bar(y, whole, look, &format!("{name}, {length}: {how}"));
-        for wait in &attempt.waits {
+        let (name, length) = (attempt_name(id, visit, attempt), Span(whole.length()));
+        let title = format!("{name}, {length}: {how}");
+        let bar = self.scale.bar(whole, look, &title);
+        let waits = attempt.waits.iter().map(|wait| {
             let waited = measure::wait_range(wait, self.end);
-            let cause = wait
-                .cause
-                .map_or("", outlast_kernel::verdict::Cause::phrase);
-            let length = Span(waited.length());
-            let title = format!("{name}: waited {length} from {}: {cause}", wait.since);
-            let mut area = self.area(y, waited);
-            if waited.from < whole.to {
-                // Above and below it stays to be seen how the attempt ended.
-                area.y += self.row / 9.0;
-                area.height -= self.row / 4.5;
-            }
-            self.drawing.rectangle(area, WAIT, &title);
-            self.label_inside(area, INSIDE, cause);
-        }
-    }
-
-    fn bar(&mut self, y: f64, time: TimeRange, look: Style, title: &str) -> Rect {
-        let area = self.area(y, time);
-        self.drawing.rectangle(area, look, title);
-        area
-    }
-
-    fn area(&self, y: f64, time: TimeRange) -> Rect {
-        let (from, to) = (self.axis.x_at(time.from), self.axis.x_at(time.to));
-        Rect {
-            x: from.min(RIGHT - MIN_BAR_WIDTH),
-            y: y + 4.0,
-            width: (to - from).max(MIN_BAR_WIDTH),
-            height: self.row - 8.0,
-        }
-    }
-
-    /// A word within a bar, if there is room for it.
-    fn label_inside(&mut self, area: Rect, font: Style, word: &str) {
-        let word = truncate_chars(word, 40);
-        let room = word.chars().count() as f64 * CHAR_WIDTH + 14.0;
-        if area.width < room || area.height < 12.0 {
-            return;
-        }
-        let centre = (area.x + area.width / 2.0, area.y + area.height / 2.0 + 3.5);
-        if font == INSIDE {
-            let width = room - 6.0;
-            let under = Rect {
-                x: centre.0 - width / 2.0,
-                y: area.y + 1.0,
-                width,
-                height: area.height - 2.0,
-            };
-            self.drawing
-                .rectangle(under, r##"rx="3" fill="#fff8e8""##, "");
-        }
-        self.drawing.text(centre, font, &word);
-    }
-
-    fn number(&mut self, y: f64, whole: TimeRange, number: u32) {
-        let (from, to) = (self.axis.x_at(whole.from), self.axis.x_at(whole.to));
-        if to - from >= 14.0 {
-            let place = (from + 4.0, y + self.row / 2.0 + 3.0);
-            self.drawing.text(place, NUMBER, &number.to_string());
-        }
-    }
-
-    fn resumes(&mut self, run: &Run) {
-        for time in run.resumed_at.iter().take(MAX_RESUMES) {
-            let x = self.axis.x_at(*time);
-            let title = format!("taken up again at {time}");
-            self.drawing
-                .line((x, TOP - 4.0), (x, self.bottom), (RESUME, &title));
-        }
-    }
-
-    fn legend(&mut self) {
-        let kinds = [
-            (GOOD, "completed"),
-            (RETRIED, "failed, tried again"),
-            (FAILED, "failed for good"),
-            (WORKING, "under way"),
-            (CANCELED, "cancelled"),
-            (INTERRUPTED, "interrupted"),
-            (WAIT, "waits"),
-            (GATE, "gate"),
-            (NO_PROCESS, "no process"),
-        ];
-        let y = self.bottom + 34.0;
-        let mut x = 24.0;
-        for (look, words) in kinds {
-            let area = Rect {
-                x,
-                y,
-                width: 16.0,
-                height: 12.0,
-            };
-            self.drawing.rectangle(area, look, "");
-            self.drawing.text((x + 22.0, y + 10.0), LEGEND, words);
-            x += 42.0 + words.chars().count() as f64 * CHAR_WIDTH;
-        }
-        self.drawing.line((x, y - 2.0), (x, y + 14.0), (RESUME, ""));
-        self.drawing
-            .text((x + 8.0, y + 10.0), LEGEND, "taken up again");
-    }
-
-    fn left_out(&mut self, steps: usize) {
-        let shapes = self.drawing.left_out();
-        let said = match (steps, shapes) {
-            (0, 0) => return,
-            (steps, 0) => format!("There is no room for {steps} more steps."),
-            (0, shapes) => format!("There is no room for {shapes} more bars."),
-            (steps, shapes) => {
-                format!("There is no room for {steps} more steps and {shapes} more bars.")
-            }
-        };
-        self.drawing
-            .text((24.0, self.bottom + 68.0), SUBTITLE, &said);
+            let cause = wait.cause.map_or("", Cause::phrase);
+            let (length, since) = (Span(waited.length()), wait.since);
+            let title = format!("{name}: waited {length} from {since}: {cause}");
+            self.scale.bar(waited, WAIT, &title).labelled(cause)
+        });
+        std::iter::once(bar).chain(waits).collect()
     }
 }
 
-/// The first letters of a text.
-fn truncate_chars(text: &str, most: usize) -> String {
-    match text.chars().count() > most {
-        true => text.chars().take(most - 1).chain(['…']).collect(),
-        false => text.to_owned(),
+impl Bar {
+    /// Adds words inside, if there is room.
+    fn labelled(mut self, label: &str) -> Self {
+        if self.width >= MIN_LABELLED_WIDTH {
+            label.clone_into(&mut self.label);
+        }
+        self
+    }
+}
+
+// --- Scale ---
+
+/// Converts times to percent of the width: evenly, except that each break has the same width.
+struct Scale {
+    whole: TimeRange,
+    /// In order, apart from each other.
+    breaks: Vec<TimeRange>,
+}
+
+impl Scale {
+    fn new(whole: TimeRange, gaps: &[TimeRange]) -> Self {
+        let all: Duration = gaps.iter().map(|gap| gap.overlap(whole)).sum();
+        let rest = whole.length().saturating_sub(all);
+        // The gaps that are so long that the rest would suffer.
+        let is_long =
+            |gap: &&TimeRange| gap.overlap(whole) == gap.length() && gap.length() > rest / 8;
+        let mut breaks: Vec<TimeRange> = gaps.iter().filter(is_long).copied().collect();
+        breaks.sort_by_key(|gap| std::cmp::Reverse(gap.length()));
+        breaks.truncate(MAX_BREAKS);
+        breaks.sort_by_key(|gap| gap.from);
+        breaks.dedup_by(|later, earlier| later.from < earlier.to);
+        Self { whole, breaks }
+    }
+
+    fn percent(&self, time: Timestamp) -> f64 {
+        let before = TimeRange {
+            from: self.whole.from,
+            to: time.min(self.whole.to),
+        };
+        let broken =
+            |time: TimeRange| -> Duration { self.breaks.iter().map(|gap| gap.overlap(time)).sum() };
+        let even = |time: TimeRange| millis(time.length().saturating_sub(broken(time))) as f64;
+        let passed = |gap: &TimeRange| {
+            millis(gap.overlap(before)) as f64 / (millis(gap.length()) as f64).max(1.0)
+        };
+        let room = 100.0 - BREAK_WIDTH * self.breaks.len() as f64;
+        let breaks: f64 = self.breaks.iter().map(passed).sum();
+        room * even(before) / even(self.whole).max(1.0) + BREAK_WIDTH * breaks
+    }
+
+    fn bar(&self, time: TimeRange, look: &'static Look, title: &str) -> Bar {
+        let (from, to) = (self.percent(time.from), self.percent(time.to));
+        Bar {
+            look,
+            left: from.min(100.0 - MIN_WIDTH),
+            width: (to - from).max(MIN_WIDTH),
+            title: text::bounded(title, MAX_TITLE_BYTES).into_owned(),
+            label: String::new(),
+        }
+    }
+
+    fn gap(&self, gap: TimeRange) -> Bar {
+        let (length, from) = (Span(gap.length()), gap.from);
+        let title = format!("no process is known to have been at work for {length}, from {from}");
+        let mut bar = self.bar(gap, NO_PROCESS, &title);
+        bar.label = rough_duration(gap.length());
+        bar
+    }
+
+    /// The times at even distances, each with its day if that is new.
+    fn times(&self) -> Vec<Mark> {
+        let digits = match millis(self.whole.length()) {
+            0..5_000 => 12,
+            5_000..1_200_000 => 8,
+            _ => 5,
+        };
+        let mut day = String::new();
+        let mut times = Vec::new();
+        for part in 0..=PARTS {
+            let left = 100.0 * f64::from(part) / f64::from(PARTS);
+            let Some(time) = self.time_at(left) else {
+                continue;
+            };
+            let time = time.to_string();
+            let (date, clock) = time.split_once('T').unwrap_or((&time, ""));
+            let clock = clock.get(..digits).unwrap_or(clock);
+            let text = match day == date {
+                true => clock.to_owned(),
+                false => format!("{date} {clock}"),
+            };
+            date.clone_into(&mut day);
+            times.push(Mark { left, text });
+        }
+        times
+    }
+
+    /// The time at a place; `None` within a break.
+    fn time_at(&self, percent: f64) -> Option<Timestamp> {
+        let (mut early, mut late) = (self.whole.from.as_millis(), self.whole.to.as_millis());
+        while early < late {
+            let middle = early.midpoint(late);
+            match self.percent(Timestamp::from_millis(middle)) < percent {
+                true => early = middle + 1,
+                false => late = middle,
+            }
+        }
+        let time = Timestamp::from_millis(early);
+        let is_inside = |gap: &TimeRange| gap.from < time && time < gap.to;
+        (!self.breaks.iter().any(is_inside)).then_some(time)
     }
 }
 
 /// A long time in a few letters.
-fn rough_duration(time: TimeRange) -> String {
-    let seconds = time.length().as_secs();
+fn rough_duration(time: Duration) -> String {
+    let seconds = time.as_secs();
     match seconds {
         0..120 => format!("{seconds}s"),
         120..7200 => format!("{}m", seconds / 60),
