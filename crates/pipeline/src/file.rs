@@ -1,7 +1,8 @@
 //! Reading a pipeline's file, and finding out all that is wrong with it.
 //!
-//! Text becomes a tree with places (`tree`), the tree becomes steps (`header`, `step`, `work`, `contract`, `retry`), and
-//! the names in them are looked up (`resolve`). What is wrong is noted and reading goes on.
+//! serde reads the text (`yaml`, `raw`, `scalar`) and stops at what has another shape. What has the right shape becomes
+//! steps (`document`, `step`, `work`, `contract`, `retry`), and the names in them are looked up (`resolve`); what is
+//! wrong there is noted, and reading goes on.
 //! Invariant: a [`Pipeline`] comes out only if nothing was noted. Not here: what a step does (see `definition`).
 
 use super::definition::Pipeline;
@@ -13,16 +14,16 @@ mod contract;
 mod cycles;
 mod document;
 mod fault_log;
-mod fields;
-mod names;
 mod placeholders;
+mod raw;
 mod resolve;
 mod retry;
-mod runtime;
+mod scalar;
 mod step;
-mod tree;
 mod values;
+mod words;
 mod work;
+mod yaml;
 
 /// The largest file that is read, in bytes.
 pub const MAX_FILE_BYTES: usize = 1024 * 1024;
@@ -34,18 +35,33 @@ pub const SCHEMA: &str = include_str!("../../../docs/pipeline.schema.json");
 /// The most of a word from the file that is shown in a message, in bytes.
 const MAX_SHOWN_BYTES: usize = 80;
 
-/// Where something stands in a file, counted from 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// Where something stands in a file.
+#[derive(Clone, Copy, Debug)]
 struct SourceSpan {
+    /// From 1.
     line: u32,
+    /// From 1, in characters.
     column: u32,
+    /// In bytes.
+    offset: usize,
+    /// In bytes.
+    len: usize,
 }
 
-/// A value, and where it stands.
-#[derive(Clone, Debug)]
-struct Spanned<T> {
-    value: T,
-    span: SourceSpan,
+impl SourceSpan {
+    /// The begin of a file.
+    const START: Self = Self {
+        line: 1,
+        column: 1,
+        offset: 0,
+        len: 0,
+    };
+
+    /// How it is written.
+    fn written(self, source: &str) -> &str {
+        let end = self.offset.saturating_add(self.len);
+        source.get(self.offset..end).unwrap_or_default().trim()
+    }
 }
 
 /// Something that is wrong with a file.
@@ -88,32 +104,16 @@ impl fmt::Display for Faults {
 /// schemas are looked for.
 pub fn read(source: &str, place: &Path) -> Result<Pipeline, Faults> {
     let log = fault_log::FaultLog::new(source);
-    let pipeline = if source.len() > MAX_FILE_BYTES {
-        log.fault(
-            SourceSpan { line: 1, column: 1 },
-            format!("a pipeline's file may have at most {MAX_FILE_BYTES} bytes"),
-        );
-        None
-    } else {
-        tree::parse(source)
-            .map_err(|(place, message)| log.fault(place, message))
-            .ok()
-            .and_then(|node| document::read(&node, place, &log))
-    };
-    match (pipeline, log.into_faults(place)) {
-        (Some(pipeline), None) => Ok(pipeline),
-        (_, Some(faults)) => Err(faults),
-        // Nobody gives up without saying why; should it be so, it is said here.
-        (None, None) => Err(Faults {
-            file: printable(&place.to_string_lossy()),
-            list: vec![Fault {
-                line: 1,
-                column: 1,
-                message: "this is not a pipeline".to_owned(),
-            }],
-            left_out: 0,
-        }),
+    match yaml::parse(source) {
+        Ok(raw) => {
+            let pipeline = document::read(raw, place, &log);
+            if log.is_empty() {
+                return Ok(pipeline);
+            }
+        }
+        Err((span, message)) => log.fault(span, message),
     }
+    Err(log.into_faults(place))
 }
 
 /// A word from the file as it can be shown: short, on one line, without what looks like a key.

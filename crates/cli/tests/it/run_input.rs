@@ -92,7 +92,7 @@ fn all_pipeline_errors_are_reported_together() {
     let outlast = Outlast::new();
     outlast.write(
         FILE,
-        "runtime: {stall_timeuot: 3s}\nsteps:\n  - {id: fetch, command: ls, retry: {policy: brave}}\n  - {id: review, prompt: hi, needs: [fecth]}\n",
+        "runtime: {fallbacks: {claude: [clodex]}}\nsteps:\n  - {id: fetch, command: ls, tools: true}\n  - {id: review, prompt: hi, needs: [fecth]}\n",
     );
     let ran = outlast.run(&["run", FILE, "--check"]);
     assert_eq!(ran.code, 2);

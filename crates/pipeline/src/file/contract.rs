@@ -2,15 +2,15 @@
 //!
 //! A schema is read here, once, and what it refers to elsewhere is never fetched.
 
-use super::document::{ReadContext, value};
-use super::fields::{self, Fields};
-use super::names::{CONTRACT, CONTRACTS, HANDOVER};
-use super::tree::Node;
-use super::{printable, step, values, work};
+use super::raw::{ContractFailureWord, ContractType, RawContract, RawStep, items, place};
+use super::step::StepDefaults;
+use super::words::unknown_name;
+use super::{SourceSpan, printable, work, yaml};
 use crate::definition::{Contract, Judge, OUTPUT, OutputFile, Rule};
 use jsonschema::{Retrieve, Uri};
 use outlast_kernel::text;
 use serde_json::Value as Json;
+use serde_saphyr::Spanned;
 use std::error::Error;
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,161 +21,181 @@ const MAX_SCHEMA_BYTES: u64 = 1024 * 1024;
 
 /// Reads all contracts of a step.
 pub(super) fn read_all(
-    step: &Fields<'_>,
+    raw: &mut RawStep,
     outputs: &[OutputFile],
-    scene: &ReadContext<'_>,
+    defaults: &StepDefaults<'_>,
 ) -> Vec<Contract> {
-    let log = step.log;
-    let handover = step
-        .get("handover")
-        .and_then(|node| Fields::new(node, &HANDOVER, log));
-    let mut nodes: Vec<&Node> = Vec::new();
-    if let Some(list) = step.get("contracts") {
-        nodes.extend(fields::items(list, "contracts", log));
-    }
-    if let Some(handover) = &handover {
-        if step.has("contracts") {
-            let message = "`contracts` and `handover` mean the same; write one of them";
-            log.fault(step.span_of("handover"), message);
+    let log = defaults.log;
+    let mut contracts: Vec<Spanned<RawContract>> = Vec::new();
+    if let Some(handover) = raw.handover.take() {
+        if raw.contracts.is_some() {
+            log.same_meaning("contracts", "handover", yaml::span(&handover));
         }
-        match handover.either("contracts", "contract") {
-            Some("contract") => nodes.extend(handover.get("contract")),
-            Some(name) => {
-                let list = handover.get(name);
-                nodes.extend(list.map_or(&[][..], |list| fields::items(list, "contracts", log)));
-            }
-            None => {}
+        let handover = handover.value;
+        if let (Some(_), Some(place)) = (&handover.contracts, place(&handover.contract)) {
+            log.same_meaning("contracts", "contract", place);
         }
+        contracts.extend(handover.contract);
+        contracts.extend(items(handover.contracts));
     }
-    let contracts = nodes.into_iter();
+    contracts.extend(items(raw.contracts.take()));
     contracts
-        .filter_map(|node| read(node, outputs, scene))
+        .into_iter()
+        .filter_map(|raw| read(raw, outputs, defaults))
         .collect()
 }
 
-fn read(node: &Node, outputs: &[OutputFile], scene: &ReadContext<'_>) -> Option<Contract> {
-    let log = scene.log;
-    let fields = Fields::unchecked(node, "a contract with a `type`", log)?;
-    fields.require("type", "a contract");
-    let types = CONTRACTS.map(|(name, _)| name);
-    // Without its type nothing can be said about its other names.
-    let kind = fields.one_of("type", &types)?;
-    let own = CONTRACTS.iter().find(|(name, _)| *name == kind.value)?.1;
-    let known: Vec<&str> = CONTRACT.iter().chain(own).copied().collect();
-    fields.reject_unknown(&known, &format!("a contract of type `{}`", kind.value));
-    let artifact = artifact(&fields, outputs);
-    let is_warning_only = is_warning_only(&fields);
-    let rule = rule(kind.value, &fields, scene);
+fn read(
+    raw: Spanned<RawContract>,
+    outputs: &[OutputFile],
+    defaults: &StepDefaults<'_>,
+) -> Option<Contract> {
+    let log = defaults.log;
+    let span = yaml::span(&raw);
+    let raw = raw.value;
+    reject_inapplicable_fields(&raw, defaults);
+    let artifact = raw.artifact.as_ref().filter(|it| it.value.0 != OUTPUT);
+    if let Some(artifact) = artifact
+        && !outputs.iter().any(|it| it.name == artifact.value.0)
+    {
+        let known = outputs.iter().map(|output| output.name.as_str());
+        let message = unknown_name("output", &artifact.value.0, known);
+        log.fault(yaml::span(artifact), format!("{message} of this step"));
+    }
+    let warns = raw.on_failure.map(|word| word == ContractFailureWord::Warn);
+    if let Some(must_pass) = &raw.must_pass
+        && warns == Some(must_pass.value)
+    {
+        let message = "`must_pass` and `on_failure` contradict each other";
+        log.fault(yaml::span(must_pass), message);
+    }
+    let must_pass = raw.must_pass.as_ref().is_none_or(|it| it.value);
     Some(Contract {
-        artifact,
-        rule: rule?,
-        is_warning_only,
+        artifact: artifact.map_or_else(|| OUTPUT.to_owned(), |it| it.value.0.clone()),
+        is_warning_only: warns == Some(true) || !must_pass,
+        rule: rule(raw, span, defaults)?,
     })
 }
 
-fn artifact(fields: &Fields<'_>, outputs: &[OutputFile]) -> String {
-    let Some(artifact) = fields.non_empty_text("artifact") else {
-        return OUTPUT.to_owned();
+/// Notes the fields that a contract of its type does not have.
+fn reject_inapplicable_fields(raw: &RawContract, defaults: &StepDefaults<'_>) {
+    use ContractType::{
+        FileExists, JsonSchema, LlmJudge, NonEmpty, NonEmptyFile, Regex, TestSuite,
     };
-    let mut known = outputs.iter().map(|output| output.name.as_str());
-    if artifact.value != OUTPUT && !known.any(|name| name == artifact.value) {
-        let known = outputs.iter().map(|output| output.name.as_str());
-        let message = step::unknown_name("output", &artifact.value, known);
-        fields
-            .log
-            .fault(artifact.span, format!("{message} of this step"));
-    }
-    artifact.value
-}
-
-fn is_warning_only(fields: &Fields<'_>) -> bool {
-    let on_failure = fields.one_of("on_failure", &["fail", "warn"]);
-    let must_pass = fields.flag("must_pass");
-    if let (Some(on_failure), Some(must_pass)) = (&on_failure, &must_pass)
-        && (on_failure.value == "warn") == must_pass.value
-    {
-        let message = format!(
-            "`must_pass: {}` and `on_failure: {}` contradict each other",
-            must_pass.value, on_failure.value
-        );
-        fields.log.fault(must_pass.span, message);
-    }
-    on_failure.is_some_and(|word| word.value == "warn")
-        || must_pass.is_some_and(|must_pass| !must_pass.value)
-}
-
-fn rule(kind: &str, fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Rule> {
-    match kind {
-        "json_schema" => schema(fields, scene.folder).map(|schema| Rule::JsonSchema { schema }),
-        "test_suite" => {
-            fields.require("command", "a test suite")?;
-            let timeout = value(fields.parsed("timeout", values::positive_duration));
-            let command = work::command(fields, "command")?;
-            Some(Rule::TestSuite { command, timeout })
+    let fields: [(_, _, &[ContractType]); 12] = [
+        (
+            "artifact",
+            place(&raw.artifact),
+            &[JsonSchema, Regex, NonEmpty, LlmJudge],
+        ),
+        ("schema", place(&raw.schema), &[JsonSchema]),
+        ("schema_path", place(&raw.schema_path), &[JsonSchema]),
+        ("command", place(&raw.command), &[TestSuite]),
+        ("timeout", place(&raw.timeout), &[TestSuite]),
+        ("pattern", place(&raw.pattern), &[Regex]),
+        ("negated", place(&raw.negated), &[Regex]),
+        ("path", place(&raw.path), &[FileExists, NonEmptyFile]),
+        ("criteria", place(&raw.criteria), &[LlmJudge]),
+        ("threshold", place(&raw.threshold), &[LlmJudge]),
+        ("model", place(&raw.model), &[LlmJudge]),
+        ("provider", place(&raw.provider), &[LlmJudge]),
+    ];
+    for (name, place, types) in fields {
+        if !types.contains(&raw.r#type) {
+            let why = "this contract has another `type`";
+            defaults.log.reject(&[(name, place)], why);
         }
-        "regex" => {
-            let pattern = fields.required_text("pattern", "a regex")?;
-            if let Err(error) = regex::Regex::new(&pattern.value) {
+    }
+}
+
+fn rule(raw: RawContract, span: SourceSpan, defaults: &StepDefaults<'_>) -> Option<Rule> {
+    let log = defaults.log;
+    let missing = |what: &str| log.fault(span, format!("this contract needs {what}"));
+    match raw.r#type {
+        ContractType::JsonSchema => {
+            schema(raw, span, defaults).map(|schema| Rule::JsonSchema { schema })
+        }
+        ContractType::TestSuite => {
+            let Some(command) = raw.command else {
+                missing("`command`");
+                return None;
+            };
+            Some(Rule::TestSuite {
+                command: work::command(command, log),
+                timeout: raw.timeout.map(|timeout| timeout.value.0),
+            })
+        }
+        ContractType::Regex => {
+            let Some(pattern) = raw.pattern else {
+                missing("`pattern`");
+                return None;
+            };
+            if let Err(error) = regex::Regex::new(&pattern.value.0) {
                 let what = "this is no regular expression";
-                fields.log.fault(pattern.span, error_sentence(what, &error));
+                log.fault(yaml::span(&pattern), error_sentence(what, &error));
             }
             Some(Rule::Regex {
-                pattern: pattern.value,
-                negated: value(fields.flag("negated")).unwrap_or(false),
+                pattern: pattern.value.0,
+                negated: raw.negated.is_some_and(|negated| negated.value),
             })
         }
-        "file_exists" | "non_empty_file" => {
-            fields.require("path", "a contract about a file");
-            Some(Rule::FileExists {
-                path: value(fields.parsed_text("path", values::path_within))?,
-                non_empty: kind == "non_empty_file",
-            })
-        }
-        "non_empty" => Some(Rule::NonEmpty),
-        _ => judge(fields, scene).map(Rule::Judge),
-    }
-}
-
-fn judge(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Judge> {
-    let node = fields.require("criteria", "a judge")?;
-    let criteria = fields.texts("criteria", "criteria");
-    if criteria.iter().all(|one| one.value.trim().is_empty()) {
-        fields
-            .log
-            .fault(node.span, "a judge needs something to judge by");
-    }
-    let (provider, model) = work::provider_and_model(fields, scene);
-    Some(Judge {
-        criteria: criteria.into_iter().map(|one| one.value).collect(),
-        threshold_percent: value(fields.parsed("threshold", values::percent)).unwrap_or(100),
-        provider,
-        model,
-    })
-}
-
-fn schema(fields: &Fields<'_>, folder: &Path) -> Option<Json> {
-    let Some(name) = fields.either("schema", "schema_path") else {
-        fields
-            .log
-            .fault(fields.span, "a JSON Schema needs `schema` or `schema_path`");
-        return None;
-    };
-    let node = fields.get(name)?;
-    let schema = if name == "schema" {
-        node.json()
-    } else {
-        let path = fields.parsed_text(name, values::path_within)?;
-        match read_schema_file(&folder.join(&path.value), folder) {
-            Ok(schema) => schema,
-            Err(message) => {
-                let path = printable(&path.value.to_string_lossy());
-                fields.log.fault(node.span, format!("`{path}`: {message}"));
+        ContractType::FileExists | ContractType::NonEmptyFile => {
+            let Some(path) = raw.path else {
+                missing("`path`");
                 return None;
+            };
+            Some(Rule::FileExists {
+                path: path.value.0,
+                non_empty: raw.r#type == ContractType::NonEmptyFile,
+            })
+        }
+        ContractType::NonEmpty => Some(Rule::NonEmpty),
+        ContractType::LlmJudge => {
+            let criteria: Vec<_> = items(raw.criteria).map(|one| one.value.0).collect();
+            if criteria.iter().all(|one| one.trim().is_empty()) {
+                missing("`criteria`, something to judge by");
+            }
+            let (provider, model) = work::provider_and_model(raw.provider, raw.model, defaults);
+            Some(Rule::Judge(Judge {
+                criteria,
+                threshold_percent: raw.threshold.map_or(100, |it| it.value.0),
+                provider,
+                model,
+            }))
+        }
+    }
+}
+
+fn schema(raw: RawContract, span: SourceSpan, defaults: &StepDefaults<'_>) -> Option<Json> {
+    let log = defaults.log;
+    let (schema, span) = match (raw.schema, raw.schema_path) {
+        (None, None) => {
+            log.fault(span, "a JSON Schema needs `schema` or `schema_path`");
+            return None;
+        }
+        (Some(_), Some(path)) => {
+            log.same_meaning("schema", "schema_path", yaml::span(&path));
+            return None;
+        }
+        (Some(schema), None) => {
+            let span = yaml::span(&schema);
+            (schema.value, span)
+        }
+        (None, Some(path)) => {
+            let span = yaml::span(&path);
+            let path = path.value.0;
+            match read_schema_file(&defaults.folder.join(&path), defaults.folder) {
+                Ok(schema) => (schema, span),
+                Err(message) => {
+                    let path = printable(&path.to_string_lossy());
+                    log.fault(span, format!("`{path}`: {message}"));
+                    return None;
+                }
             }
         }
     };
     if let Err(message) = validate_schema(&schema) {
-        fields.log.fault(node.span, message);
+        log.fault(span, message);
     }
     Some(schema)
 }

@@ -35,13 +35,13 @@ pub(super) fn reject_need_cycles(drafts: &[Draft], needs: &Needs, log: &FaultLog
                 continue;
             };
             *next += 1;
-            match marks[need.value] {
+            match marks[need.step] {
                 VisitState::New => {
-                    marks[need.value] = VisitState::OnPath;
-                    way.push((need.value, 0));
+                    marks[need.step] = VisitState::OnPath;
+                    way.push((need.step, 0));
                 }
                 VisitState::OnPath => {
-                    let from = way.iter().position(|(step, _)| *step == need.value);
+                    let from = way.iter().position(|(step, _)| *step == need.step);
                     let circle = way[from.unwrap_or(0)..].iter().map(|(step, _)| *step);
                     report_cycle("need", circle, drafts, need.span, log);
                 }

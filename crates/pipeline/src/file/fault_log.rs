@@ -47,15 +47,35 @@ impl<'a> FaultLog<'a> {
         faults.insert(fault);
     }
 
+    /// Notes that two fields that mean the same are both there.
+    pub(super) fn same_meaning(&self, one: &str, other: &str, place: SourceSpan) {
+        let message = format!("`{one}` and `{other}` mean the same; write one of them");
+        self.fault(place, message);
+    }
+
+    /// Notes the fields that are there and mean nothing beside the others.
+    pub(super) fn reject(&self, fields: &[(&str, Option<SourceSpan>)], why: &str) {
+        for (name, place) in fields {
+            if let Some(place) = place {
+                self.fault(*place, format!("`{name}` has no meaning here: {why}"));
+            }
+        }
+    }
+
+    /// How a value is written.
+    pub(super) fn written(&self, place: SourceSpan) -> &'a str {
+        place.written(self.source)
+    }
+
     /// Whether further faults are only counted, so that nobody need look for words for them.
     pub(super) fn is_full(&self) -> bool {
         self.faults.borrow().len() >= MAX_FAULTS
     }
 
-    /// Where a piece of text stands, looked for from `offset` on; `place` when it is written otherwise there.
-    pub(super) fn find(&self, piece: &str, offset: usize, place: SourceSpan) -> SourceSpan {
-        let rest = self.source.get(offset..).unwrap_or_default();
-        let Some(found) = rest.find(piece).map(|found| offset + found) else {
+    /// Where a piece of a text stands; `place`, where the text begins, when it is written otherwise there.
+    pub(super) fn find(&self, piece: &str, place: SourceSpan) -> SourceSpan {
+        let rest = self.source.get(place.offset..).unwrap_or_default();
+        let Some(found) = rest.find(piece).map(|found| place.offset + found) else {
             return place;
         };
         let before = &self.source[..found];
@@ -64,16 +84,21 @@ impl<'a> FaultLog<'a> {
         SourceSpan {
             line: number(before.matches(LINE_BREAKS).count() - before.matches("\r\n").count()),
             column: number(before[line_start..].chars().count()),
+            offset: found,
+            len: piece.len(),
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.faults.borrow().is_empty()
+    }
+
     /// All of them, in the order of the file.
-    pub(super) fn into_faults(self, file: &Path) -> Option<Faults> {
-        let list: Vec<_> = self.faults.into_inner().into_iter().collect();
-        (!list.is_empty()).then(|| Faults {
+    pub(super) fn into_faults(self, file: &Path) -> Faults {
+        Faults {
             file: printable(&file.to_string_lossy()),
-            list,
+            list: self.faults.into_inner().into_iter().collect(),
             left_out: self.left_out.get(),
-        })
+        }
     }
 }

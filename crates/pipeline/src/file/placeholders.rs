@@ -1,21 +1,21 @@
 //! `{{ name }}` in a prompt, and where it may not stand.
 
 use super::fault_log::FaultLog;
-use super::names::nearest;
-use super::{SourceSpan, Spanned, printable};
+use super::words::nearest;
+use super::{SourceSpan, printable};
 use crate::template;
 use std::collections::BTreeSet;
 
 const OPEN: &str = "{{";
 
-/// Notes names in braces that nothing stands behind. `offset` is where the text begins in the file.
-pub(super) fn check(text: &Spanned<String>, offset: usize, known: &[&str], log: &FaultLog<'_>) {
-    let place_of = |at: usize, len: usize| find_span(text, offset, at, len, log);
-    let names = match template::names(&text.value) {
+/// Notes names in braces that nothing stands behind.
+pub(super) fn check(text: &str, span: SourceSpan, known: &[&str], log: &FaultLog<'_>) {
+    let place_of = |at: usize, len: usize| log.find(braces(text, at, len), span);
+    let names = match template::names(text) {
         Ok(names) => names,
         Err(error) => {
             // With what follows in its line: there may be braces before that are closed.
-            let rest = text.value.get(error.offset()..).unwrap_or_default();
+            let rest = text.get(error.offset()..).unwrap_or_default();
             let len = rest.lines().next().map_or(0, str::len);
             log.fault(place_of(error.offset(), len), error.to_string());
             return;
@@ -30,20 +30,12 @@ pub(super) fn check(text: &Spanned<String>, offset: usize, known: &[&str], log: 
     }
 }
 
-/// Where in the file the braces are that some bytes of a text are in.
-fn find_span(
-    text: &Spanned<String>,
-    offset: usize,
-    at: usize,
-    len: usize,
-    log: &FaultLog<'_>,
-) -> SourceSpan {
-    let value = &text.value;
-    let before = value.get(..(at + OPEN.len()).min(value.len()));
+/// The piece of a text from the braces that some bytes are in, to the end of the bytes.
+fn braces(text: &str, at: usize, len: usize) -> &str {
+    let before = text.get(..(at + OPEN.len()).min(text.len()));
     let open = before.and_then(|before| before.rfind(OPEN)).unwrap_or(at);
     let end = (at + len).max(open + OPEN.len());
-    let piece = value.get(open..end).unwrap_or(OPEN);
-    log.find(piece, offset, text.span)
+    text.get(open..end).unwrap_or(OPEN)
 }
 
 fn unknown_input(name: &str, known: &[&str]) -> String {
@@ -56,19 +48,17 @@ fn unknown_input(name: &str, known: &[&str]) -> String {
 }
 
 /// Notes braces in a command, into which nothing is ever filled.
-pub(super) fn reject_in_command(text: &Spanned<String>, log: &FaultLog<'_>) -> Option<()> {
-    if !text.value.contains(OPEN) {
-        return Some(());
+pub(super) fn reject_in_command(text: &str, span: SourceSpan, log: &FaultLog<'_>) {
+    if text.contains(OPEN) {
+        let message = "a command is never filled in; name it under `inputs` and write \"$INPUT_NAME\", or read the file \"$INPUT_NAME_FILE\"";
+        log.fault(span, message);
     }
-    let message = "a command is never filled in; name it under `inputs` and write \"$INPUT_NAME\", or read the file \"$INPUT_NAME_FILE\"";
-    log.fault(text.span, message);
-    None
 }
 
 /// Notes braces in what a person is asked.
-pub(super) fn reject_in_message(text: &Spanned<String>, log: &FaultLog<'_>) {
-    if text.value.contains(OPEN) {
+pub(super) fn reject_in_message(text: &str, span: SourceSpan, log: &FaultLog<'_>) {
+    if text.contains(OPEN) {
         let message = "a message is shown as it is; only prompts have `{{ }}`";
-        log.fault(text.span, message);
+        log.fault(span, message);
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! Invariant: what comes out names only steps that are there, and its needs have no circle, unless a fault was noted.
 
+use super::document::Fallback;
 use super::fault_log::FaultLog;
-use super::names::AGENTS;
-use super::runtime::Fallback;
-use super::step::{Draft, ReferenceKind, StepReference, unknown_name};
-use super::{Spanned, cycles, printable};
+use super::step::{Draft, ReferenceKind, StepReference};
+use super::words::{AGENTS, unknown_name};
+use super::{SourceSpan, cycles, printable};
 use crate::definition::{OUTPUT, Step, Work};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -15,7 +15,14 @@ use std::num::NonZeroU32;
 const MAX_LOOP_DEPTH: usize = 64;
 
 /// Needs of each step, as indices, with where the file says so.
-pub(super) type Needs = Vec<Vec<Spanned<usize>>>;
+pub(super) type Needs = Vec<Vec<Need>>;
+
+/// A step that is needed, and where the file says so.
+#[derive(Clone, Copy)]
+pub(super) struct Need {
+    pub(super) step: usize,
+    pub(super) span: SourceSpan,
+}
 
 /// The steps with all names looked up.
 pub(super) fn resolve_steps(
@@ -42,7 +49,7 @@ pub(super) fn resolve_steps(
     let settle = |(at, draft): (usize, Draft)| Step {
         needs: needs[at]
             .iter()
-            .map(|need| ids[need.value].clone())
+            .map(|need| ids[need.step].clone())
             .collect(),
         max_visits: visits[at],
         is_on_demand: called.contains(&at),
@@ -151,9 +158,9 @@ impl<'a> Lookup<'a> {
             for mention in draft.references.iter().filter(|mention| mention.is_need()) {
                 let other = self.get(&mention.name);
                 let other = other.map(|other| self.effective_need(step, other));
-                if let Some(value) = other.filter(|other| known.insert(*other)) {
+                if let Some(step) = other.filter(|other| known.insert(*other)) {
                     let span = mention.span;
-                    own.push(Spanned { value, span });
+                    own.push(Need { step, span });
                 }
             }
             needs.push(own);
@@ -176,16 +183,13 @@ impl<'a> Lookup<'a> {
             }
             let own = std::mem::take(&mut needs[at]);
             for part in &parts {
-                let is_inside = |need: &Spanned<usize>| self.parents[need.value] == Some(at);
+                let is_inside = |need: &Need| self.parents[need.step] == Some(at);
                 if !needs[*part].iter().any(is_inside) {
                     add_all(&mut needs[*part], &own);
                 }
             }
             let span = self.drafts[at].span;
-            needs[at] = parts
-                .into_iter()
-                .map(|value| Spanned { value, span })
-                .collect();
+            needs[at] = parts.into_iter().map(|step| Need { step, span }).collect();
         }
     }
 
@@ -227,10 +231,9 @@ impl<'a> Lookup<'a> {
     }
 }
 
-fn add_all(needs: &mut Vec<Spanned<usize>>, more: &[Spanned<usize>]) {
-    let known: HashSet<usize> = needs.iter().map(|need| need.value).collect();
-    let more = more.iter().filter(|need| !known.contains(&need.value));
-    needs.extend(more.cloned());
+fn add_all(needs: &mut Vec<Need>, more: &[Need]) {
+    let known: HashSet<usize> = needs.iter().map(|need| need.step).collect();
+    needs.extend(more.iter().filter(|need| !known.contains(&need.step)));
 }
 
 /// Notes agents that are to take another's place and are not known.
@@ -240,14 +243,11 @@ fn reject_unknown_agents(drafts: &[Draft], fallbacks: &[Fallback], log: &FaultLo
         _ => None,
     });
     let agents: BTreeSet<&str> = used.chain(AGENTS).collect();
-    for Fallback {
-        original,
-        replacement,
-    } in fallbacks
-    {
-        if agents.contains(original.as_str()) && !agents.contains(replacement.value.as_str()) {
-            let message = unknown_name("agent", &replacement.value, agents.iter().copied());
-            log.fault(replacement.span, message);
+    for fallback in fallbacks {
+        let name = fallback.replacement.as_str();
+        if agents.contains(fallback.original.as_str()) && !agents.contains(name) {
+            let message = unknown_name("agent", name, agents.iter().copied());
+            log.fault(fallback.span, message);
         }
     }
 }

@@ -1,164 +1,139 @@
 //! When a step is tried again, and what becomes of the run when it has failed for good.
 
-use super::document::value;
-use super::fields::Fields;
+use super::fault_log::FaultLog;
+use super::raw::{FailureWord, RawRetry, RawStep, place};
 use super::step::{ReferenceKind, StepReference};
 use super::work::Kind;
-use super::{Spanned, values};
+use super::{SourceSpan, yaml};
 use crate::definition::{OnFailure, Retry};
-use outlast_kernel::policy::{BackoffKind, Overrides, Policy};
+use outlast_kernel::policy::{Overrides, Policy};
 use outlast_kernel::time::Span;
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 /// The policy of a step that does not name one.
 const DEFAULT_POLICY: &str = "standard";
-const BACKOFFS: [&str; 3] = ["fixed", "linear", "exponential"];
-const ON_FAILURE: [&str; 4] = ["fail", "skip", "continue", "rework"];
 
-/// Reads when a step is tried again, and whether it is begun once only.
+/// Reads when a step is tried again, and what becomes of the run.
 pub(super) fn read(
-    fields: &Fields<'_>,
-    retry: Option<&Fields<'_>>,
+    raw: &mut RawStep,
     kind: Option<Kind>,
-) -> (Retry, bool) {
-    let once = fields.flag("once");
-    let is_once = once.as_ref().is_some_and(|once| once.value);
-    let policy = retry.map(policy);
-    if let (Some(once), Some(policy)) = (&once, &policy)
-        && is_once
+    references: &mut Vec<StepReference>,
+    log: &FaultLog<'_>,
+) -> (Retry, OnFailure) {
+    let mut retry = raw.retry.take();
+    let on_failure = on_failure(raw, retry.as_mut().map(|it| &mut it.value), references, log);
+    let is_explicit = retry.is_some();
+    let once = raw.once.as_ref().filter(|once| once.value);
+    let policy = match retry {
+        Some(retry) => {
+            let place = yaml::span(&retry);
+            policy(retry.value, place, log)
+        }
+        None if once.is_none() && kind.is_none_or(Kind::is_retryable) => named(DEFAULT_POLICY),
+        None => Policy::none(),
+    };
+    if let Some(once) = once
+        && is_explicit
         && policy.max_attempts != Some(NonZeroU32::MIN)
     {
         let message = "a step that is begun `once` is not tried again; write `retry: {policy: none}`, or leave one out";
-        fields.log.fault(once.span, message);
+        log.fault(yaml::span(once), message);
     }
-    let is_explicit = policy.is_some();
-    let tries = kind.is_none_or(Kind::is_retryable) && !is_once;
-    let policy = policy.unwrap_or_else(|| {
-        if tries {
-            default_policy()
-        } else {
-            Policy::none()
-        }
-    });
-    (
-        Retry {
-            policy,
-            is_explicit,
-        },
-        is_once,
-    )
+    let retry = Retry {
+        policy,
+        is_explicit,
+    };
+    (retry, on_failure)
 }
 
-fn default_policy() -> Policy {
-    Policy::named(DEFAULT_POLICY).unwrap_or_else(|_| Policy::none())
+fn named(name: &str) -> Policy {
+    Policy::named(name).unwrap_or_else(|_| Policy::none())
 }
 
-fn policy(fields: &Fields<'_>) -> Policy {
-    let base = fields.one_of("policy", &Policy::NAMES);
-    let name = base.as_ref().map_or(DEFAULT_POLICY, |base| base.value);
-    let named = Policy::named(name).unwrap_or_else(|_| Policy::none());
-    let attempts: Option<Spanned<NonZeroU32>> = fields.count("max_attempts");
-    if let Some(attempts) = &attempts
+fn policy(raw: RawRetry, span: SourceSpan, log: &FaultLog<'_>) -> Policy {
+    let name = raw.policy.map_or(DEFAULT_POLICY, |policy| policy.0);
+    let attempts = raw.max_attempts.as_ref().map(|attempts| attempts.value.0);
+    if let Some(place) = place(&raw.max_attempts)
         && name == "none"
-        && attempts.value > NonZeroU32::MIN
+        && attempts > Some(NonZeroU32::MIN)
     {
         let message =
             "policy `none` is one attempt; name another policy, or leave out `max_attempts`";
-        fields.log.fault(attempts.span, message);
+        log.fault(place, message);
     }
-    let backoff = fields.one_of("backoff", &BACKOFFS);
-    let base_delay = fields.parsed("base_delay", values::duration);
-    let max_delay = value(fields.parsed("max_delay", values::duration));
     let overrides = Overrides {
-        max_attempts: value(attempts),
-        backoff: backoff.map(|backoff| match backoff.value {
-            "fixed" => BackoffKind::Fixed,
-            "linear" => BackoffKind::Linear,
-            _ => BackoffKind::Exponential,
-        }),
-        base_delay: base_delay.as_ref().map(|delay| delay.value),
-        max_delay,
+        max_attempts: attempts,
+        backoff: raw.backoff.map(|backoff| backoff.0),
+        base_delay: raw.base_delay.as_ref().map(|delay| delay.value.0),
+        max_delay: raw.max_delay.map(|delay| delay.0),
         ..Overrides::default()
     };
-    match named.with_overrides(overrides) {
+    let policy = named(name).with_overrides(overrides);
+    match &policy {
+        Err(error) => log.fault(span, error.to_string()),
         Ok(policy) => {
-            reject_base_above_max(base_delay, &policy, fields);
-            policy
-        }
-        Err(error) => {
-            fields.log.fault(fields.span, error.to_string());
-            default_policy()
+            if let (Some(base), Some(most)) = (&raw.base_delay, policy.max_delay)
+                && base.value.0 > most
+            {
+                let (first, most) = (Span(base.value.0), Span(most));
+                let message = format!("`base_delay` ({first}) is longer than `max_delay` ({most})");
+                log.fault(yaml::span(base), message);
+            }
         }
     }
-}
-
-/// A first delay that is longer than the longest.
-fn reject_base_above_max(base: Option<Spanned<Duration>>, policy: &Policy, fields: &Fields<'_>) {
-    if let (Some(base), Some(most)) = (base, policy.max_delay)
-        && base.value > most
-    {
-        let (base_words, most) = (Span(base.value), Span(most));
-        let message = format!("`base_delay` ({base_words}) is longer than `max_delay` ({most})");
-        fields.log.fault(base.span, message);
-    }
+    policy.unwrap_or_else(|_| named(DEFAULT_POLICY))
 }
 
 /// Reads what becomes of the run: from the step, or from its `retry`.
-pub(super) fn on_failure(
-    fields: &Fields<'_>,
-    retry: Option<&Fields<'_>>,
-    mentions: &mut Vec<StepReference>,
+fn on_failure(
+    raw: &mut RawStep,
+    retry: Option<&mut RawRetry>,
+    references: &mut Vec<StepReference>,
+    log: &FaultLog<'_>,
 ) -> OnFailure {
-    let log = fields.log;
-    let within = |name: &str| {
-        let retry = retry.filter(|retry| retry.has(name));
-        if let Some(retry) = retry
-            && fields.has(name)
-        {
-            let message = format!("`{name}` stands in the step as well; write it in one place");
-            log.fault(retry.span_of(name), message);
+    let (mut word, mut by) = (raw.on_failure.take(), raw.rework_step.take());
+    if let Some(retry) = retry {
+        for (name, own, within) in [
+            ("on_failure", place(&word), place(&retry.on_failure)),
+            ("rework_step", place(&by), place(&retry.rework_step)),
+        ] {
+            if let (Some(_), Some(place)) = (own, within) {
+                let message = format!("`{name}` stands in the step as well; write it in one place");
+                log.fault(place, message);
+            }
         }
-        retry
-    };
-    let word = within("on_failure")
-        .unwrap_or(fields)
-        .one_of("on_failure", &ON_FAILURE);
-    let by = within("rework_step")
-        .unwrap_or(fields)
-        .non_empty_text("rework_step");
-    let optional = fields.flag("optional").filter(|optional| optional.value);
-    if let (Some(optional), Some(word)) = (&optional, &word)
-        && word.value != "continue"
-    {
-        let message = format!(
-            "`optional` means `on_failure: continue`, and here is `{}`",
-            word.value
-        );
-        log.fault(optional.span, message);
+        word = retry.on_failure.take().or(word);
+        by = retry.rework_step.take().or(by);
     }
-    let says_rework = word.as_ref().is_some_and(|word| word.value == "rework");
-    match (&by, says_rework) {
-        (None, true) => {
-            let place = word.as_ref().map_or(fields.span, |word| word.span);
-            log.fault(
-                place,
-                "`rework` needs `rework_step`, the step that makes good",
-            );
-        }
-        (Some(by), false) => {
-            log.fault(by.span, "`rework_step` needs `on_failure: rework`");
-        }
-        _ => {}
+    let optional = raw.optional.as_ref().filter(|optional| optional.value);
+    let says = word.as_ref().map(|word| word.value);
+    if let Some(optional) = optional
+        && says.is_some_and(|word| word != FailureWord::Continue)
+    {
+        let message = "`optional` means `on_failure: continue`, and here is another";
+        log.fault(yaml::span(optional), message);
+    }
+    if let (None, Some(word)) = (&by, &word)
+        && word.value == FailureWord::Rework
+    {
+        let message = "`rework` needs `rework_step`, the step that makes good";
+        log.fault(yaml::span(word), message);
     }
     if let Some(by) = by {
-        let step = by.value.clone();
-        mentions.push(by.mentioned(ReferenceKind::Rework));
+        if says != Some(FailureWord::Rework) {
+            log.fault(yaml::span(&by), "`rework_step` needs `on_failure: rework`");
+        }
+        let step = by.value.0.clone();
+        references.push(StepReference {
+            name: step.clone(),
+            span: yaml::span(&by),
+            kind: ReferenceKind::Rework,
+        });
         return OnFailure::Rework { step };
     }
-    match word.map(|word| word.value) {
-        Some("skip") => OnFailure::Skip,
-        Some("continue") => OnFailure::Continue,
+    match says {
+        Some(FailureWord::Skip) => OnFailure::Skip,
+        Some(FailureWord::Continue) => OnFailure::Continue,
         None if optional.is_some() => OnFailure::Continue,
         _ => OnFailure::Fail,
     }

@@ -3,9 +3,13 @@
 //! Each answers with what it is, or with a sentence about what was expected.
 
 use super::printable;
+use super::words::not_one_of;
 use crate::definition::{Condition, OUTPUT, Source, Target};
+use outlast_kernel::breaker;
 use outlast_kernel::budget::Cost;
+use outlast_kernel::policy::{BackoffKind, Policy};
 use outlast_kernel::time::Span;
+use outlast_kernel::verdict::Class;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +21,60 @@ const RUN_INPUT_PREFIX: &str = "inputs.";
 pub(super) const RESERVED: [&str; 2] = [COMPLETE, "inputs"];
 /// The longest name.
 const MAX_NAME_LENGTH: usize = 64;
+
+/// A text that can be given to a program.
+pub(super) fn without_zero_byte(text: &str) -> Result<String, String> {
+    if text.contains('\0') {
+        return Err("a text may not have a zero byte in it".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// A text with something in it.
+pub(super) fn non_empty(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("expected a text, found an empty one".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// What a word of a list stands for.
+fn one_of<T: Copy, const N: usize>(text: &str, words: [(&str, T); N]) -> Result<T, String> {
+    let found = words.iter().find(|(word, _)| *word == text);
+    found
+        .map(|(_, value)| *value)
+        .ok_or_else(|| not_one_of(text, &words.map(|(word, _)| word)))
+}
+
+/// The name of a retry policy.
+pub(super) fn policy_name(text: &str) -> Result<&'static str, String> {
+    one_of(text, Policy::NAMES.map(|name| (name, name)))
+}
+
+/// The shape of a backoff.
+pub(super) fn backoff(text: &str) -> Result<BackoffKind, String> {
+    let kinds = [
+        ("fixed", BackoffKind::Fixed),
+        ("linear", BackoffKind::Linear),
+        ("exponential", BackoffKind::Exponential),
+    ];
+    one_of(text, kinds)
+}
+
+/// A class that the circuit breaker can track.
+pub(super) fn tracked_class(text: &str) -> Result<Class, String> {
+    if matches!(text, "canceled" | "cancelled") {
+        return Err(breaker::Error::CanceledTracked.to_string());
+    }
+    let classes = [
+        ("transient", Class::Transient),
+        ("deterministic", Class::Deterministic),
+        ("budget_exhausted", Class::BudgetExhausted),
+        ("contract_failure", Class::ContractFailure),
+        ("test_failure", Class::TestFailure),
+    ];
+    one_of(text, classes)
+}
 
 /// A duration; it may be zero.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {

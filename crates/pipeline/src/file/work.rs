@@ -1,13 +1,15 @@
 //! What a step does: a prompt, a command, an agent program, a gate or a loop.
 
-use super::document::{ReadContext, value};
-use super::fields::{self, Fields};
-use super::names::{self, AGENT, AGENTS, CHOICE, GATE, LOOP};
-use super::placeholders;
-use super::step::{self, Draft, StepReference, read_target};
-use super::tree::{Node, Value};
-use super::{Spanned, values};
-use crate::definition::{Agent, Approval, Choice, CommandLine, Gate, Loop, Prompt, Work};
+use super::fault_log::FaultLog;
+use super::raw::{Field, List, RawChoice, RawCommand, RawGate, RawStep, items, place};
+use super::raw::{GateType, RawAgent};
+use super::scalar::{Name, NonEmpty, Scalar, Shape, Text};
+use super::step::{StepDefaults, StepReference, read_target};
+use super::words::{self, AGENTS};
+use super::{SourceSpan, placeholders, yaml};
+use crate::definition::{Agent, Approval, Choice, CommandLine, Gate, Prompt, Source, Work};
+use serde_saphyr::Spanned;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How long an answer is waited for when the file does not say.
@@ -22,28 +24,6 @@ pub(super) enum Kind {
     Gate,
     Loop,
 }
-
-/// The fields that only some steps have, and which steps have them.
-const RESTRICTED_FIELDS: [(&[&str], &[Kind]); 3] = [
-    (&["system", "provider", "tools"], &[Kind::Prompt]),
-    (&["model", "allow"], &[Kind::Prompt, Kind::Agent]),
-    (
-        &[
-            "inputs",
-            "outputs",
-            "output_artifacts",
-            "contracts",
-            "handover",
-            "timeout",
-            "timeout_minutes",
-            "once",
-            "retry",
-            "env",
-            "directory",
-        ],
-        &[Kind::Prompt, Kind::Command, Kind::Agent],
-    ),
-];
 
 impl Kind {
     /// Whether something is done that can fail and be tried again.
@@ -62,124 +42,146 @@ impl Kind {
     }
 
     /// Notes the fields that such a step does not have.
-    pub(super) fn reject_inapplicable_fields(self, fields: &Fields<'_>) {
-        for (names, kinds) in RESTRICTED_FIELDS {
-            if !kinds.contains(&self) {
-                for name in names {
-                    fields.reject(name, self.describe());
-                }
-            }
+    fn reject_inapplicable_fields(self, raw: &RawStep, log: &FaultLog<'_>) {
+        let of_prompts = [
+            ("system", place(&raw.system)),
+            ("provider", place(&raw.provider)),
+            ("tools", place(&raw.tools)),
+        ];
+        let of_models = [("model", place(&raw.model)), ("allow", place(&raw.allow))];
+        let of_attempts = [
+            ("inputs", place(&raw.inputs)),
+            ("outputs", place(&raw.outputs)),
+            ("contracts", place(&raw.contracts)),
+            ("handover", place(&raw.handover)),
+            ("timeout", place(&raw.timeout)),
+            ("timeout_minutes", place(&raw.timeout_minutes)),
+            ("once", place(&raw.once)),
+            ("retry", place(&raw.retry)),
+            ("env", place(&raw.env)),
+            ("directory", place(&raw.directory)),
+        ];
+        if self != Self::Prompt {
+            log.reject(&of_prompts, self.describe());
+        }
+        if !matches!(self, Self::Prompt | Self::Agent) {
+            log.reject(&of_models, self.describe());
+        }
+        if !self.is_retryable() {
+            log.reject(&of_attempts, self.describe());
         }
     }
 }
 
-/// What kind of step it is; a step that is none, or two, is noted.
-pub(super) fn kind(fields: &Fields<'_>) -> Option<Kind> {
+/// What kind of step it is; a step that is none, or two, or has what others have, is noted.
+pub(super) fn kind(raw: &RawStep, span: SourceSpan, log: &FaultLog<'_>) -> Option<Kind> {
     let kinds = [
-        ("command", Kind::Command),
-        ("agent", Kind::Agent),
-        ("gate", Kind::Gate),
-        ("loop", Kind::Loop),
-        ("prompt", Kind::Prompt),
+        ("command", Kind::Command, place(&raw.command)),
+        ("agent", Kind::Agent, place(&raw.agent)),
+        ("gate", Kind::Gate, place(&raw.gate)),
+        ("loop", Kind::Loop, place(&raw.r#loop)),
+        ("prompt", Kind::Prompt, place(&raw.prompt)),
     ];
-    let mut found = kinds.iter().filter(|(name, _)| fields.has(name));
-    let Some((name, kind)) = found.next() else {
-        // A name that may not be there is probably what was meant, and was noted.
-        if !fields.has_unknown {
-            let message = "a step needs one of `prompt`, `command`, `agent` (with `prompt`), `gate` or `loop`";
-            fields.log.fault(fields.span, message);
-        }
+    let found = kinds.into_iter();
+    let mut found = found.filter_map(|(name, kind, place)| Some((name, kind, place?)));
+    let Some((name, kind, _)) = found.next() else {
+        let message =
+            "a step needs one of `prompt`, `command`, `agent` (with `prompt`), `gate` or `loop`";
+        log.fault(span, message);
         return None;
     };
-    let other = found.find(|(_, other)| (*kind, *other) != (Kind::Agent, Kind::Prompt));
-    if let Some((other, _)) = other {
+    let other = found.find(|(_, other, _)| (kind, *other) != (Kind::Agent, Kind::Prompt));
+    if let Some((other, _, place)) = other {
         let message = format!("a step does one thing, and this one has `{name}` and `{other}`");
-        fields.log.fault(fields.span_of(other), message);
+        log.fault(place, message);
     }
-    Some(*kind)
+    kind.reject_inapplicable_fields(raw, log);
+    Some(kind)
 }
 
-/// What stands in for work that could not be read, in a pipeline that nobody will see.
-pub(super) fn placeholder() -> Work {
-    Work::Command(CommandLine::Program(Vec::new()))
-}
-
-/// Reads what a step does. The steps of a loop go to the drafts, after the loop's own, whose index is given.
+/// Reads what a step does. What a loop does is read with its steps; until then, and for a step that does nothing, an
+/// empty command stands in.
 pub(super) fn read(
-    kind: Kind,
-    fields: &Fields<'_>,
-    scene: &ReadContext<'_>,
-    index: usize,
-    drafts: &mut Vec<Draft>,
-) -> Option<Work> {
-    match kind {
-        Kind::Prompt => prompt(fields, scene).map(Work::Prompt),
-        Kind::Command => command(fields, "command").map(Work::Command),
-        Kind::Agent => agent(fields, scene).map(Work::Agent),
-        Kind::Gate => {
-            let mentions = &mut drafts.get_mut(index)?.references;
-            gate(fields, mentions).map(Work::Gate)
-        }
-        Kind::Loop => {
-            let id = drafts.get(index)?.step.id.clone();
-            loop_work(fields, &id, scene, drafts).map(Work::Loop)
-        }
-    }
+    kind: Option<Kind>,
+    raw: RawStep,
+    span: SourceSpan,
+    inputs: &BTreeMap<String, Source>,
+    defaults: &StepDefaults<'_>,
+    references: &mut Vec<StepReference>,
+) -> Work {
+    let work = match kind {
+        Some(Kind::Prompt) => prompt(raw, inputs, defaults).map(Work::Prompt),
+        Some(Kind::Command) => raw
+            .command
+            .map(|line| Work::Command(command(line, defaults.log))),
+        Some(Kind::Agent) => agent(raw, span, inputs, defaults).map(Work::Agent),
+        Some(Kind::Gate) => raw
+            .gate
+            .and_then(|raw| gate(raw, defaults.log, references))
+            .map(Work::Gate),
+        Some(Kind::Loop) | None => None,
+    };
+    work.unwrap_or_else(|| Work::Command(CommandLine::Program(Vec::new())))
 }
 
 /// Reads a command: a shell's line, or a program and its arguments.
-pub(super) fn command(fields: &Fields<'_>, name: &str) -> Option<CommandLine> {
-    let node = fields.get(name)?;
-    let line = match &node.value {
-        Value::List(_) => {
-            let words = program(node, fields)?;
-            words
-                .iter()
-                .try_for_each(|word| placeholders::reject_in_command(word, fields.log))?;
-            CommandLine::Program(words.into_iter().map(|word| word.value).collect())
+pub(super) fn command(raw: RawCommand, log: &FaultLog<'_>) -> CommandLine {
+    let span = yaml::span(&raw);
+    match raw.value {
+        Shape::Text(line) => {
+            if line.trim().is_empty() {
+                log.fault(span, "`command` is empty");
+            }
+            placeholders::reject_in_command(&line, span, log);
+            CommandLine::Shell(line)
         }
-        _ => {
-            let line = fields.non_empty_text(name)?;
-            placeholders::reject_in_command(&line, fields.log)?;
-            CommandLine::Shell(line.value)
+        Shape::List(words) => {
+            for word in &words {
+                placeholders::reject_in_command(&word.value.0, yaml::span(word), log);
+            }
+            CommandLine::Program(program(words, span, log))
         }
-    };
-    Some(line)
+        Shape::Plain | Shape::Map(_) => {
+            log.fault(
+                span,
+                "expected a shell's line, or a list of a program and its arguments",
+            );
+            CommandLine::Program(Vec::new())
+        }
+    }
 }
 
 /// A program and its arguments.
-fn program(node: &Node, fields: &Fields<'_>) -> Option<Vec<Spanned<String>>> {
-    let list = fields::items(node, "a program and its arguments", fields.log).iter();
-    let words: Option<Vec<_>> = list.map(|item| fields::scalar(item, fields.log)).collect();
-    let words = words?;
-    if words.first().is_none_or(|first| first.value.is_empty()) {
-        fields
-            .log
-            .fault(node.span, "expected a program and its arguments");
-        return None;
+fn program(words: Vec<Spanned<Scalar>>, span: SourceSpan, log: &FaultLog<'_>) -> Vec<String> {
+    if words.first().is_none_or(|first| first.value.0.is_empty()) {
+        log.fault(span, "expected a program and its arguments");
     }
-    Some(words)
+    words.into_iter().map(|word| word.value.0).collect()
 }
 
-fn prompt(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Prompt> {
-    let text = prompt_text(fields, scene);
-    let (provider, model) = provider_and_model(fields, scene);
-    let allow = allowed(fields, &names::ALLOWED_TO_PROMPTS);
-    let tools = fields.flag("tools");
-    if let Some(tools) = &tools
+fn prompt(
+    raw: RawStep,
+    inputs: &BTreeMap<String, Source>,
+    defaults: &StepDefaults<'_>,
+) -> Option<Prompt> {
+    let text = prompt_text(raw.prompt?, inputs, defaults);
+    let (provider, model) = provider_and_model(raw.provider, raw.model, defaults);
+    let allow = allowed(raw.allow, &words::ALLOWED_TO_PROMPTS, defaults.log);
+    if let Some(tools) = &raw.tools
         && !tools.value
         && !allow.is_empty()
     {
-        fields
-            .log
-            .fault(tools.span, "`allow` is about tools, and here are none");
+        let message = "`allow` is about tools, and here are none";
+        defaults.log.fault(yaml::span(tools), message);
     }
-    let fallbacks = model.as_ref().and_then(|model| scene.fallbacks.get(model));
+    let fallbacks = model
+        .as_ref()
+        .and_then(|model| defaults.fallbacks.get(model));
     Some(Prompt {
-        text: text?,
-        system: value(fields.text("system")),
+        text,
+        system: raw.system.map(|system| system.value.0),
         fallbacks: fallbacks.cloned().unwrap_or_default(),
-        tools: tools.map_or(!allow.is_empty(), |tools| tools.value),
+        tools: raw.tools.map_or(!allow.is_empty(), |tools| tools.value),
         provider,
         model,
         allow,
@@ -188,178 +190,170 @@ fn prompt(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Prompt> {
 
 /// Who is asked: who the step names, else who the pipeline does. A model belongs to its provider.
 pub(super) fn provider_and_model(
-    fields: &Fields<'_>,
-    scene: &ReadContext<'_>,
+    provider: Field<NonEmpty>,
+    model: Field<NonEmpty>,
+    defaults: &StepDefaults<'_>,
 ) -> (Option<String>, Option<String>) {
-    let provider = value(fields.non_empty_text("provider"));
-    let model = value(fields.non_empty_text("model"));
-    let same = provider.is_none() || provider == scene.provider;
-    let shared = || scene.model.clone().filter(|_| same);
+    let provider = provider.map(|name| name.value.0);
+    let model = model.map(|name| name.value.0);
+    let same = provider.is_none() || provider == defaults.provider;
+    let shared = || defaults.model.clone().filter(|_| same);
     (
-        provider.or_else(|| scene.provider.clone()),
+        provider.or_else(|| defaults.provider.clone()),
         model.or_else(shared),
     )
 }
 
 /// What is asked, with its names in braces looked up.
-fn prompt_text(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<String> {
-    let text = fields.non_empty_text("prompt")?;
-    let own = fields.free_entries("inputs", "a mapping of names to where they come from");
-    let own = own.iter().map(|entry| entry.name.as_str());
-    let known: Vec<&str> = own.chain(scene.inputs.keys().map(String::as_str)).collect();
-    placeholders::check(&text, fields.get("prompt")?.offset, &known, fields.log);
-    Some(text.value)
+fn prompt_text(
+    text: Spanned<NonEmpty>,
+    inputs: &BTreeMap<String, Source>,
+    defaults: &StepDefaults<'_>,
+) -> String {
+    let names = inputs.keys().chain(defaults.inputs.keys());
+    let known: Vec<&str> = names.map(String::as_str).collect();
+    placeholders::check(&text.value.0, yaml::span(&text), &known, defaults.log);
+    text.value.0
 }
 
-fn allowed(fields: &Fields<'_>, known: &[&str]) -> Vec<String> {
-    let mut allowed = Vec::new();
-    for word in fields.texts("allow", "what it may do") {
-        if known.contains(&word.value.as_str()) {
-            allowed.push(word.value);
-        } else {
-            fields
-                .log
-                .fault(word.span, names::not_one_of(&word.value, known));
+fn allowed(raw: Option<List<Text>>, known: &[&str], log: &FaultLog<'_>) -> Vec<String> {
+    let check = |word: Spanned<Text>| {
+        let text = &word.value.0;
+        if !known.contains(&text.as_str()) {
+            log.fault(yaml::span(&word), words::not_one_of(text, known));
         }
-    }
-    allowed
-}
-
-fn agent(fields: &Fields<'_>, scene: &ReadContext<'_>) -> Option<Agent> {
-    fields.require("prompt", "an agent");
-    let node = fields.get("agent")?;
-    let (name, program) = match &node.value {
-        Value::Map(_) => {
-            let agent = Fields::new(node, &AGENT, fields.log)?;
-            let name = agent.required_text("name", "an agent");
-            let program = match agent.get("program") {
-                Some(node) => Some(program(node, &agent)?),
-                None => None,
-            };
-            (name?, program)
-        }
-        _ => (fields.non_empty_text("agent")?, None),
+        word.value.0
     };
-    if program.is_none() && !AGENTS.contains(&name.value.as_str()) {
-        let mut message = names::not_one_of(&name.value, &AGENTS);
-        message += if message.ends_with('?') {
-            " Any"
-        } else {
-            "; any"
-        };
-        message += " other is written `agent: {name: NAME, program: [PROGRAM, \"{prompt}\"]}`";
-        fields.log.fault(name.span, message);
+    items(raw).map(check).collect()
+}
+
+fn agent(
+    raw: RawStep,
+    step: SourceSpan,
+    inputs: &BTreeMap<String, Source>,
+    defaults: &StepDefaults<'_>,
+) -> Option<Agent> {
+    let log = defaults.log;
+    let named = raw.agent?;
+    let mut span = yaml::span(&named);
+    let (name, program) = match named.value {
+        Shape::Text(name) => (name, None),
+        Shape::Map(RawAgent { name, program }) => {
+            span = yaml::span(&name);
+            let words = program.map(|list| {
+                let span = yaml::span(&list);
+                self::program(list.value, span, log)
+            });
+            (name.value.0, words)
+        }
+        Shape::Plain | Shape::List(_) => {
+            log.fault(
+                span,
+                "expected the name of an agent program, or a mapping with its `name` and `program`",
+            );
+            return None;
+        }
+    };
+    if program.is_none() && !AGENTS.contains(&name.as_str()) {
+        let message = words::not_one_of(&name, &AGENTS);
+        let other = "any other is written `agent: {name: NAME, program: [PROGRAM, \"{prompt}\"]}`";
+        log.fault(span, format!("{message} ({other})"));
     }
-    let fallbacks = scene.fallbacks.get(&name.value).cloned();
+    let Some(text) = raw.prompt else {
+        log.fault(step, "an agent needs `prompt`");
+        return None;
+    };
     Some(Agent {
-        prompt: prompt_text(fields, scene)?,
-        model: value(fields.non_empty_text("model")),
-        allow: allowed(fields, &names::ALLOWED_TO_AGENTS),
-        fallbacks: fallbacks.unwrap_or_default(),
-        program: program.map(|words| words.into_iter().map(|word| word.value).collect()),
-        name: name.value,
+        prompt: prompt_text(text, inputs, defaults),
+        model: raw.model.map(|model| model.value.0),
+        allow: allowed(raw.allow, &words::ALLOWED_TO_AGENTS, log),
+        fallbacks: defaults.fallbacks.get(&name).cloned().unwrap_or_default(),
+        program,
+        name,
     })
 }
 
-fn gate(step: &Fields<'_>, mentions: &mut Vec<StepReference>) -> Option<Gate> {
-    let fields = Fields::new(step.get("gate")?, &GATE, step.log)?;
-    fields.require("type", "a gate");
-    let timeout = fields.parsed("timeout", values::positive_duration);
-    match fields.one_of("type", &["approval", "timer"])?.value {
-        "timer" => {
-            for name in ["message", "choices", "default"] {
-                fields.reject(name, "a timer asks nobody");
+fn gate(
+    raw: Spanned<RawGate>,
+    log: &FaultLog<'_>,
+    references: &mut Vec<StepReference>,
+) -> Option<Gate> {
+    let span = yaml::span(&raw);
+    let raw = raw.value;
+    let timeout = raw.timeout.map(|timeout| timeout.0);
+    match raw.r#type {
+        GateType::Timer => {
+            let fields = [
+                ("message", place(&raw.message)),
+                ("choices", place(&raw.choices)),
+                ("default", place(&raw.default)),
+            ];
+            log.reject(&fields, "a timer asks nobody");
+            if timeout.is_none() {
+                log.fault(span, "a timer needs `timeout`");
             }
-            fields.require("timeout", "a timer");
-            timeout.map(|timeout| Gate::Timer(timeout.value))
+            timeout.map(Gate::Timer)
         }
-        _ => {
-            let choices = choices(&fields, mentions);
+        GateType::Approval => {
+            if let Some(message) = &raw.message {
+                placeholders::reject_in_message(&message.value.0, yaml::span(message), log);
+            }
+            let choices = choices(raw.choices, log, references);
             Some(Gate::Approval(Approval {
-                message: message(&fields).unwrap_or_else(|| "Go on?".to_owned()),
-                timeout: value(timeout).unwrap_or(DEFAULT_APPROVAL_TIMEOUT),
-                default: default_choice(&fields, &choices),
+                message: raw
+                    .message
+                    .map_or_else(|| "Go on?".to_owned(), |message| message.value.0),
+                timeout: timeout.unwrap_or(DEFAULT_APPROVAL_TIMEOUT),
+                default: default_choice(raw.default, &choices, log),
                 choices,
             }))
         }
     }
 }
 
-fn message(fields: &Fields<'_>) -> Option<String> {
-    let message = fields.non_empty_text("message")?;
-    placeholders::reject_in_message(&message, fields.log);
-    Some(message.value)
-}
-
-fn choices(fields: &Fields<'_>, mentions: &mut Vec<StepReference>) -> Vec<Choice> {
-    let Some(node) = fields.get("choices") else {
-        return builtin_choices();
+fn choices(
+    raw: Option<List<RawChoice>>,
+    log: &FaultLog<'_>,
+    references: &mut Vec<StepReference>,
+) -> Vec<Choice> {
+    let Some(raw) = raw else {
+        // To go on, or not to.
+        return [("y", "Go on", false), ("n", "Stop", true)]
+            .map(|(key, label, is_rejection)| Choice {
+                key: key.to_owned(),
+                label: label.to_owned(),
+                target: None,
+                is_rejection,
+            })
+            .to_vec();
     };
-    let mut choices = Vec::<Choice>::new();
-    for item in fields::items(node, "choices", fields.log) {
-        let Some(choice) = Fields::new(item, &CHOICE, fields.log) else {
-            continue;
-        };
-        choice.require("key", "a choice");
-        let Some(key) = choice.parsed("key", values::name) else {
-            continue;
-        };
-        if choices.iter().any(|other| other.key == key.value) {
-            fields
-                .log
-                .fault(key.span, "there are two choices of that key");
+    if raw.value.is_empty() {
+        log.fault(yaml::span(&raw), "there is no choice here");
+    }
+    let mut keys = BTreeSet::new();
+    let mut choices = Vec::new();
+    for choice in raw.value {
+        let choice = choice.value;
+        let key = choice.key.value.0.clone();
+        if !keys.insert(key.clone()) {
+            log.fault(yaml::span(&choice.key), "there are two choices of that key");
         }
         choices.push(Choice {
-            label: value(choice.non_empty_text("label")).unwrap_or_else(|| key.value.clone()),
-            target: choice
-                .non_empty_text("target")
-                .map(|target| read_target(target, mentions)),
-            is_rejection: value(choice.flag("rejects")).unwrap_or(false),
-            key: key.value,
+            label: choice.label.map_or_else(|| key.clone(), |label| label.0),
+            target: choice.target.map(|target| read_target(target, references)),
+            is_rejection: choice.rejects,
+            key,
         });
-    }
-    if matches!(&node.value, Value::List(list) if list.is_empty()) {
-        fields.log.fault(node.span, "there is no choice here");
     }
     choices
 }
 
-/// To go on, or not to.
-fn builtin_choices() -> Vec<Choice> {
-    [("y", "Go on", false), ("n", "Stop", true)]
-        .map(|(key, label, is_rejection)| Choice {
-            key: key.to_owned(),
-            label: label.to_owned(),
-            target: None,
-            is_rejection,
-        })
-        .to_vec()
-}
-
-fn default_choice(fields: &Fields<'_>, choices: &[Choice]) -> Option<String> {
-    let default = fields.parsed("default", values::name)?;
+fn default_choice(raw: Field<Name>, choices: &[Choice], log: &FaultLog<'_>) -> Option<String> {
+    let raw = raw?;
+    let default = &raw.value.0;
     let keys: Vec<&str> = choices.iter().map(|choice| choice.key.as_str()).collect();
-    if !keys.contains(&default.value.as_str()) {
-        let message = names::not_one_of(&default.value, &keys);
-        fields.log.fault(default.span, message);
+    if !keys.contains(&default.as_str()) {
+        log.fault(yaml::span(&raw), words::not_one_of(default, &keys));
     }
-    Some(default.value)
-}
-
-fn loop_work(
-    step: &Fields<'_>,
-    id: &str,
-    scene: &ReadContext<'_>,
-    drafts: &mut Vec<Draft>,
-) -> Option<Loop> {
-    let fields = Fields::new(step.get("loop")?, &LOOP, step.log)?;
-    fields.require("max_iterations", "a loop");
-    let most = value(fields.count("max_iterations"));
-    let until = value(fields.parsed_text("until", values::condition));
-    let steps = step::read_list(fields.require("steps", "a loop")?, Some(id), scene, drafts);
-    Some(Loop {
-        steps,
-        until,
-        max_iterations: most?,
-    })
+    Some(raw.value.0)
 }

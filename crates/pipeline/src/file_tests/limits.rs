@@ -7,6 +7,13 @@ use proptest::prelude::*;
 use std::fmt::Write;
 use std::path::Path;
 
+/// A pipeline with something in a place where everything may stand.
+fn anywhere(yaml: &str) -> String {
+    let head = "steps:\n- id: a\n  command: x\n  contracts:\n  - type: json_schema\n    schema:\n";
+    let rows = yaml.lines().map(|line| format!("      {line}\n"));
+    head.to_owned() + &rows.collect::<String>()
+}
+
 #[test]
 fn aliases_that_multiply_are_refused() {
     let mut source = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
@@ -16,17 +23,17 @@ fn aliases_that_multiply_are_refused() {
         writeln!(source, "a{level}: &a{level} [{row}]").unwrap();
     }
     assert_eq!(
-        faults_of(&source),
-        "p.yaml:6:15: aliases repeat too much here; write it out, or use fewer of them"
+        faults_of(&anywhere(&source)),
+        "p.yaml:12:21: aliases repeat too much here; write it out, or use fewer of them"
     );
     let wide = format!(
         "a: &a [{}]\nb: [{}]\n",
         "x, ".repeat(1000),
         "*a, ".repeat(1000)
     );
-    let faults = faults_of(&wide);
+    let faults = faults_of(&anywhere(&wide));
     assert!(faults.contains("aliases repeat too much here"), "{faults}");
-    let itself = faults_of("a: &a [*a]\n");
+    let itself = faults_of(&anywhere("a: &a [*a]\n"));
     assert!(
         itself.contains("an anchor may not hold an alias of itself"),
         "{itself}"
@@ -49,7 +56,7 @@ fn anchor_can_be_aliased_by_a_thousand_steps() {
 fn too_deep_nesting_is_refused_without_overflow() {
     for (open, close) in [("[", "]"), ("{a: ", "}")] {
         let deep = format!("{}1{}", open.repeat(10_000), close.repeat(10_000));
-        let faults = faults_of(&deep);
+        let faults = faults_of(&anywhere(&deep));
         assert!(
             faults.contains("32 deep") || faults.contains("not YAML"),
             "{faults}"
@@ -59,7 +66,7 @@ fn too_deep_nesting_is_refused_without_overflow() {
     for level in 0..200 {
         writeln!(rows, "{}a:", " ".repeat(level)).unwrap();
     }
-    let faults = faults_of(&rows);
+    let faults = faults_of(&anywhere(&rows));
     assert!(faults.contains("32 deep"), "{faults}");
     // An alias counts as if its target were written out.
     let mut source = String::new();
@@ -77,7 +84,7 @@ fn too_deep_nesting_is_refused_without_overflow() {
         )
         .unwrap();
     }
-    let faults = faults_of(&source);
+    let faults = faults_of(&anywhere(&source));
     assert!(faults.contains("32 deep"), "{faults}");
 }
 
@@ -98,7 +105,7 @@ fn too_large_file_or_step_count_is_refused() {
     assert_eq!(parse_valid(&steps(MAX_STEPS)).steps.len(), MAX_STEPS);
     assert_eq!(
         faults_of(&steps(MAX_STEPS + 1)),
-        "p.yaml:2:2: expected at most 10000 steps"
+        "p.yaml:10002:4: a pipeline may have at most 10000 steps"
     );
     let halves = format!(
         "steps:\n{}{}",
@@ -112,14 +119,20 @@ fn too_large_file_or_step_count_is_refused() {
 
 #[test]
 fn a_hundred_faults_are_shown_and_the_rest_counted() {
-    let source = format!("steps: [{}]", "{id: a b, command: x}, ".repeat(150));
-    let faults = faults_of(&source);
+    let steps = |count: usize, command: &str| -> String {
+        (0..count)
+            .map(|step| format!("{{id: s{step}, command: {command}}}, "))
+            .collect()
+    };
+    let faults = faults_of(&format!("steps: [{}]", steps(150, "'{{ x }}'")));
     assert_eq!(faults.lines().count(), 101);
     assert!(faults.ends_with("p.yaml: and 50 more"), "{faults}");
     // Repetitions by an alias are not part of the rest.
-    let again = "{id: a b, command: x}, ".repeat(99);
-    let faults = faults_of(&format!("steps: [&x {{id: a b, command: x}}, {again} *x]"));
-    assert_eq!(faults.lines().count(), 100, "{faults}");
+    let again = steps(120, "*x");
+    let faults = faults_of(&format!(
+        "steps: [{{id: x, command: &x '{{{{ x }}}}'}}, {again}]"
+    ));
+    assert_eq!(faults.lines().count(), 1, "{faults}");
     // Each of them takes long to find, and there are many.
     let names = (0..50_000).map(|name| format!("{{{{n{name}}}}}"));
     let prompt: String = names.collect();
@@ -134,10 +147,16 @@ fn invalid_yaml_is_reported_with_position() {
             "steps: [",
             "p.yaml:1:8: this is not YAML: unclosed bracket '['",
         ),
-        ("a: b: c", "p.yaml:1:5: this is not YAML: "),
+        ("name: b: c", "p.yaml:1:8: this is not YAML: "),
         ("name: a\nname: b\n", "p.yaml:2:1: `name` stands here twice"),
-        ("", "p.yaml:1:1: expected a pipeline with name, description"),
-        ("--- {}\n--- {}\n", "p.yaml:2:1: one file is one pipeline"),
+        (
+            "",
+            "p.yaml:1:1: the file is empty; expected a mapping with `steps`",
+        ),
+        (
+            "--- {steps: []}\n--- {}\n",
+            "p.yaml:2:1: one file is one pipeline",
+        ),
         ("steps: *x", "p.yaml:1:8: this is not YAML: "),
     ];
     for (source, expected) in table {
@@ -149,9 +168,17 @@ fn invalid_yaml_is_reported_with_position() {
 
 #[test]
 fn faults_contain_no_terminal_escapes() {
-    let faults = faults_of("\"\\e[31mx\\n\": 1\nsteps: [{id: \"\\e]0;t\\a\", command: x}]");
-    assert!(!faults.contains('\u{1b}'), "{faults:?}");
-    assert_eq!(faults.lines().count(), 2, "{faults}");
+    for source in [
+        "\"\\e[31mx\\n\": 1",
+        "steps: [{id: \"\\e]0;t\\a\", command: x}]",
+        "steps: [{id: a, command: x, on_failure: \"\\e]0;t\\a\"}]",
+        "steps: [{id: a, command: x, needs: [\"\\e]0;t\\a\"]}]",
+        "steps: [{id: a, command: x, once: \"\\e]0;t\\a\"}]",
+    ] {
+        let faults = faults_of(source);
+        assert!(!faults.contains('\u{1b}'), "{faults:?}");
+        assert_eq!(faults.lines().count(), 1, "{faults}");
+    }
 }
 
 /// Fragments for generated files.
