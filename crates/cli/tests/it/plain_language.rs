@@ -1,6 +1,6 @@
 //! Holds the code to its own style: plain names, comments that name their subject, small files, folders that one can survey.
 //!
-//! The glossary in ARCHITECTURE.md has the names to use instead.
+//! `docs/glossary.md` has the names to use instead.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -236,7 +236,7 @@ fn names_come_from_the_glossary() {
     let found = offenders(&sources(), has_banned_name);
     assert!(
         found.is_empty(),
-        "see the glossary in ARCHITECTURE.md:\n{}",
+        "see docs/glossary.md:\n{}",
         found.join("\n")
     );
 }
