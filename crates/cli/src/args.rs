@@ -30,7 +30,7 @@ pub(crate) use settings::{
 };
 pub(crate) use simulate::SimulateArguments;
 
-use crate::config::list::SEPARATOR;
+use crate::config::SEPARATOR;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -12,7 +12,6 @@ mod gateway_tests;
 mod key;
 mod kind;
 mod layers;
-pub(crate) mod list;
 pub(crate) mod placeholder;
 mod problem;
 mod renamed;
@@ -41,8 +40,8 @@ pub(crate) use sections::serve::ServeSettings;
 pub(crate) use settings::{LimitSettings, Provider, Settings};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-pub(crate) use table::SETTINGS;
-pub(crate) use value::{ProxyUrl, Value};
+pub(crate) use table::settings;
+pub(crate) use value::{ProxyUrl, SEPARATOR, Value};
 
 /// The largest number of settings that a warning names; further ones are counted.
 const MAX_NAMED_SETTINGS: usize = 20;
@@ -156,7 +155,7 @@ fn load_layers_in(
         let (entries, source) = read(path);
         if entries
             .keys()
-            .any(|key| key.setting().is_some_and(|setting| setting.restricted))
+            .any(|key| key.setting().is_some_and(table::Setting::is_restricted))
         {
             trust = trust::trust_in(source.file.parent().unwrap_or(Path::new("/")))?;
         }

@@ -2,7 +2,7 @@
 
 use crate::args::{ConfigCommand, SettingFlags};
 use crate::config::{
-    self, ConfigFile, Key, Layers, LoadedLayers, Origin, Problems, SETTINGS, SourcedValue, Value,
+    self, ConfigFile, Key, Layers, LoadedLayers, Origin, Problems, SourcedValue, Value, settings,
 };
 use crate::output::print;
 use crate::platform::exit::Exit;
@@ -130,7 +130,7 @@ fn show(flags: &SettingFlags, as_json: bool) -> anyhow::Result<Exit> {
 /// Returns the rows in the order of the table: settings in effect, ignored ones, and the pattern of each unset one.
 fn rows(layers: &Layers) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
-    for setting in SETTINGS {
+    for setting in settings() {
         let before = rows.len();
         let is_its = |key: &Key| key.setting().is_some_and(|its| its.path == setting.path);
         for (ignored, layer) in [(false, &layers.effective), (true, &layers.ignored)] {
@@ -174,17 +174,10 @@ impl Row<'_> {
     }
 
     fn json(&self) -> Json {
-        let value = match self.found.map(|found| &found.value) {
-            None | Some(Value::Secret(_)) => Json::Null,
-            Some(Value::Count(count)) => (*count).into(),
-            Some(Value::Flag(flag)) => (*flag).into(),
-            Some(Value::List(texts)) => texts.clone().into(),
-            Some(other) => other.redacted().into(),
-        };
         json!({
             "setting": self.setting,
             "set": self.found.is_some(),
-            "value": value,
+            "value": self.found.map(|found| found.value.json()),
             "hidden": matches!(self.found.map(|found| &found.value), Some(Value::Secret(_))),
             "ignored": self.ignored,
             "origin": self.found.map(|found| origin_json(&found.origin)),

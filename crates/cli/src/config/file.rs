@@ -1,13 +1,13 @@
 //! Reads one `outlast.toml` and checks every key against the table of settings.
 
 use super::key::Key;
-use super::problem::{LineIndex, Location, Problem, Problems};
+use super::problem::{LineIndex, Problem, Problems};
 use super::renamed::Renamed;
 use super::value::{RawValue, Value};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -38,7 +38,7 @@ pub(crate) type Entries = BTreeMap<Key, Entry>;
 pub(crate) fn read(path: &Path) -> Result<Entries, Problems> {
     let text = contents(path).map_err(|text| {
         Problems(vec![Problem {
-            location: Location::File(path.to_owned()),
+            location: path.display().to_string(),
             key: None,
             text,
         }])
@@ -179,7 +179,7 @@ impl TableWalker<'_> {
             }
             return self.problem(at, Some(name(renamed)), text);
         }
-        match Value::parse(setting, RawValue::from_toml(value.get_ref())) {
+        match Value::parse(setting.kind, RawValue::from_toml(value.get_ref())) {
             Ok(value) => {
                 let entry = Entry {
                     value,
@@ -194,16 +194,13 @@ impl TableWalker<'_> {
 
     fn problem(&mut self, at: usize, key: Option<Key>, text: String) {
         let (line, column) = self.lines.position(at);
-        let file: PathBuf = self.path.to_owned();
-        let location = Location::Position { file, line, column };
-        self.problems.push((
-            at,
-            Problem {
-                location,
-                key,
-                text,
-            },
-        ));
+        let location = format!("{}:{line}:{column}", self.path.display());
+        let problem = Problem {
+            location,
+            key,
+            text,
+        };
+        self.problems.push((at, problem));
     }
 }
 

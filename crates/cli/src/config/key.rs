@@ -1,6 +1,6 @@
 //! The key of a setting: its path with every name filled in, and its entry in the table of settings.
 
-use super::table::{Placeholder, SETTINGS, Setting};
+use super::table::{Placeholder, Setting, settings};
 use outlast_kernel::text;
 use std::fmt;
 
@@ -41,18 +41,20 @@ impl Key {
         Self(words)
     }
 
-    /// Returns the name at the placeholder of the given path, if the key fits that path.
-    pub(crate) fn name_in(&self, path: &str) -> Option<&str> {
-        let segments: Vec<&str> = path.split('.').collect();
-        let fits = segments.len() == self.0.len()
-            && segments
-                .iter()
-                .zip(&self.0)
-                .all(|(segment, word)| segment_matches(segment, word));
-        let place = segments
-            .iter()
-            .position(|segment| Placeholder::parse(segment).is_some())?;
-        fits.then(|| self.0[place].as_str())
+    /// Returns the key of a path below this one.
+    pub(crate) fn below(&self, path: &str) -> Self {
+        let words = path.split('.').filter(|word| !word.is_empty());
+        let all = self.0.iter().cloned().chain(words.map(str::to_owned));
+        Self(all.collect())
+    }
+
+    /// Returns the word that follows the given path, if the key is below that.
+    pub(crate) fn name_below(&self, path: &str) -> Option<&str> {
+        let mut words = self.0.iter();
+        let begins = path
+            .split('.')
+            .all(|word| words.next().is_some_and(|own| own == word));
+        words.next().filter(|_| begins).map(String::as_str)
     }
 
     pub(crate) fn last(&self) -> &str {
@@ -109,7 +111,7 @@ impl Key {
 
     /// Returns the settings with this key or below it.
     fn settings_below(&self) -> impl Iterator<Item = &'static Setting> {
-        SETTINGS.iter().filter(|setting| {
+        settings().filter(|setting| {
             let mut segments = setting.segments();
             self.0.iter().all(|word| {
                 segments
@@ -150,8 +152,7 @@ impl Key {
             return Some(self.child(near));
         }
         // Elsewhere only the exact word counts: `policy` is `retry.policy`.
-        let elsewhere = SETTINGS
-            .iter()
+        let elsewhere = settings()
             .find(|setting| !setting.has_free_name() && setting.segments().last() == Some(word));
         elsewhere.map(|setting| Self::from_path(setting.path))
     }

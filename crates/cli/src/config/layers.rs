@@ -4,13 +4,15 @@
 
 use super::file::Entries;
 use super::key::Key;
-use super::problem::{Location, Problem};
+use super::problem::Problem;
 use super::renamed::Renamed;
-use super::table::{SETTINGS, Setting, Variable};
-use super::value::{RawValue, Value};
-use std::collections::BTreeMap;
+use super::table::{Setting, Variable, settings};
+use super::value::{FromValue, RawValue, Value};
+use secrecy::SecretString;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,14 +95,10 @@ pub(crate) struct Layers {
 impl Layers {
     pub(crate) fn defaults() -> Self {
         let mut layers = Self::default();
-        for setting in SETTINGS {
+        for setting in settings() {
             if let Some(text) = setting.default {
-                let given = RawSetting {
-                    origin: Origin::Default,
-                    location: Location::Flag("default".to_owned()),
-                    text,
-                };
-                layers.insert_parsed(setting, Key::from_path(setting.path), given);
+                let key = Key::from_path(setting.path);
+                layers.insert_parsed(setting, key, Origin::Default, text);
             }
         }
         layers
@@ -118,9 +116,8 @@ impl Layers {
     pub(crate) fn user(&mut self, file: &Path, entries: Entries) {
         for (key, entry) in entries {
             self.notices.extend(entry.notice(file));
-            let (file, line) = (file.to_owned(), entry.line);
+            let (file, line, value) = (file.to_owned(), entry.line, entry.value);
             let origin = Origin::User { file, line };
-            let value = entry.value;
             self.effective.insert(key, SourcedValue { value, origin });
         }
     }
@@ -131,10 +128,9 @@ impl Layers {
         let last = numbers.max().unwrap_or(0);
         for (key, entry) in entries {
             self.notices.extend(entry.notice(file));
-            let restricted = key.setting().is_none_or(|setting| setting.restricted);
-            let (file, line) = (file.to_owned(), entry.line);
+            let restricted = key.setting().is_none_or(Setting::is_restricted);
+            let (file, line, value) = (file.to_owned(), entry.line, entry.value);
             let origin = Origin::Project { file, line };
-            let value = entry.value;
             let found = SourcedValue { value, origin };
             if restricted && trust == Trust::Untrusted {
                 self.ignored.insert(key, found);
@@ -146,7 +142,7 @@ impl Layers {
 
     /// Applies the environment. Call it after the files, since `api_key_env` names the variable that holds a key.
     pub(crate) fn environment(&mut self, lookup: EnvLookup<'_>) {
-        for setting in SETTINGS {
+        for setting in settings() {
             let mut done: Vec<Key> = Vec::new();
             for variable in setting.variables {
                 let key = variable.provider.map_or_else(
@@ -168,31 +164,20 @@ impl Layers {
         let renamed = variable
             .provider
             .filter(|_| setting.path == API_KEY)
-            .and_then(|provider| self.text(&Key::with_name(API_KEY_VARIABLE, provider)));
-        renamed.unwrap_or(variable.name).to_owned()
+            .and_then(|provider| self.named("providers", provider).get("api_key_env"));
+        renamed.unwrap_or_else(|| variable.name.to_owned())
     }
 
     fn apply_variable(&mut self, setting: &Setting, key: Key, name: &str, text: &OsString) {
-        let location = Location::Variable(name.to_owned());
-        let Some(text) = text.to_str() else {
-            let text = "is not UTF-8 text".to_owned();
-            self.problems.push(Problem {
-                location,
-                key: Some(key),
-                text,
-            });
-            return;
-        };
         let origin = Origin::Environment(name.to_owned());
-        self.insert_parsed(
-            setting,
-            key,
-            RawSetting {
-                origin,
-                location,
-                text,
-            },
-        );
+        match text.to_str() {
+            Some(text) => self.insert_parsed(setting, key, origin, text),
+            None => self.problems.push(Problem {
+                location: origin.to_string(),
+                key: Some(key),
+                text: "is not UTF-8 text".to_owned(),
+            }),
+        }
     }
 
     /// Applies a flag, given by the path of its setting.
@@ -202,68 +187,119 @@ impl Layers {
             let notice = renamed.notice();
             self.notices.push(format!("flag --{path}: {notice}"));
         }
-        let name = |setting: &Setting| {
-            setting
-                .flag
-                .map_or_else(|| format!("--{path}"), str::to_owned)
-        };
+        let flag = key.setting().and_then(|setting| setting.flag);
+        let origin = Origin::Flag(flag.map_or_else(|| format!("--{path}"), str::to_owned));
         match key.setting() {
-            Some(setting) => {
-                let given = RawSetting {
-                    origin: Origin::Flag(name(setting)),
-                    location: Location::Flag(name(setting)),
-                    text,
-                };
-                self.insert_parsed(setting, key, given);
-            }
+            Some(setting) => self.insert_parsed(setting, key, origin, text),
             None => self.problems.push(Problem {
-                location: Location::Flag(format!("--{path}")),
+                location: origin.to_string(),
                 key: Some(key),
                 text: "there is no such setting".to_owned(),
             }),
         }
     }
 
-    fn insert_parsed(&mut self, setting: &Setting, key: Key, source: RawSetting<'_>) {
-        let RawSetting {
-            origin,
-            location,
-            text,
-        } = source;
-        match Value::parse(setting, RawValue::Untyped(text)) {
+    fn insert_parsed(&mut self, setting: &Setting, key: Key, origin: Origin, text: &str) {
+        match Value::parse(setting.kind, RawValue::Untyped(text)) {
             Ok(value) => drop(self.effective.insert(key, SourcedValue { value, origin })),
             Err(text) => self.problems.push(Problem {
-                location,
+                location: origin.to_string(),
                 key: Some(key),
                 text,
             }),
         }
     }
 
-    pub(crate) fn text(&self, key: &Key) -> Option<&str> {
-        match self.effective.get(key).map(|found| &found.value) {
-            Some(Value::Text(text)) => Some(text),
-            _ => None,
+    // --- Reading ---
+
+    /// Returns the value of the setting at a path without placeholders, if it is set.
+    pub(super) fn get<T: FromValue>(&self, path: &str) -> Option<T> {
+        self.table("").get(path)
+    }
+
+    /// Returns the value of a setting or of a more general one. A later layer wins; within a layer the specific one does.
+    pub(super) fn get_or_general<T: FromValue>(&self, path: &str, general: &str) -> Option<T> {
+        let found = |path: &str| self.effective.get(&Key::from_path(path));
+        let chosen = match (found(path), found(general)) {
+            (Some(own), Some(any)) if any.origin.layer() > own.origin.layer() => any,
+            (own, any) => own.or(any)?,
+        };
+        T::from_value(&chosen.value)
+    }
+
+    /// Returns the table of settings at a path without placeholders.
+    pub(super) fn table(&self, path: &str) -> Table<'_> {
+        let key = Key::default().below(path);
+        Table { layers: self, key }
+    }
+
+    /// Returns the table of settings with that name, such as one of the accounts.
+    pub(super) fn named(&self, path: &str, name: &str) -> Table<'_> {
+        let key = Key::from_path(path).child(name);
+        Table { layers: self, key }
+    }
+
+    /// Returns the names of the tables at a path, such as those of all accounts.
+    pub(super) fn names(&self, path: &str) -> BTreeSet<&str> {
+        let keys = self.effective.keys();
+        keys.filter_map(|key| key.name_below(path)).collect()
+    }
+}
+
+/// A table of settings, as the layers combine it.
+pub(super) struct Table<'a> {
+    layers: &'a Layers,
+    key: Key,
+}
+
+impl<'a> Table<'a> {
+    fn found(&self, path: &str) -> Option<&'a SourcedValue> {
+        self.layers.effective.get(&self.key.below(path))
+    }
+
+    /// Returns the value of a setting of the table, if it is set.
+    pub(super) fn get<T: FromValue>(&self, path: &str) -> Option<T> {
+        T::from_value(&self.found(path)?.value)
+    }
+
+    /// Returns the value of a setting that has a default, or whose absence means the same as an empty value.
+    pub(super) fn value<T: FromValue + Default>(&self, path: &str) -> T {
+        self.get(path).unwrap_or_default()
+    }
+
+    /// Returns a duration that zero switches off.
+    pub(super) fn limit(&self, path: &str) -> Option<Duration> {
+        self.get(path).filter(|limit: &Duration| !limit.is_zero())
+    }
+
+    /// Returns a path of the file system: relative to the folder of the file that has it, with `~` for the user's home.
+    pub(super) fn file(&self, path: &str) -> Option<PathBuf> {
+        let text: String = self.get(path)?;
+        if let (Some(rest), Some(user)) = (text.strip_prefix("~/"), std::env::home_dir()) {
+            return Some(user.join(rest));
         }
+        let folder = self.found(path)?.origin.folder();
+        Some(folder.unwrap_or(Path::new("")).join(text))
+    }
+
+    /// Returns the secrets directly in the table, by name.
+    pub(super) fn secrets(&self, path: &str) -> Vec<(String, SecretString)> {
+        let table = self.key.below(path);
+        let all = self.layers.effective.iter();
+        let own = all.filter(|(key, _)| key.is_directly_in(&table));
+        own.filter_map(|(key, found)| {
+            Some((key.last().to_owned(), FromValue::from_value(&found.value)?))
+        })
+        .collect()
     }
 }
 
 const API_KEY: &str = "providers.<provider>.api_key";
-const API_KEY_VARIABLE: &str = "providers.<provider>.api_key_env";
 
 /// Returns the name of the variable that holds a provider's key.
 pub(crate) fn key_variable(layers: &Layers, provider: &str) -> Option<String> {
-    let setting = SETTINGS.iter().find(|setting| setting.path == API_KEY)?;
-    let variable = setting
-        .variables
-        .iter()
-        .find(|variable| variable.provider == Some(provider))?;
+    let setting = settings().find(|setting| setting.path == API_KEY)?;
+    let mut variables = setting.variables.iter();
+    let variable = variables.find(|variable| variable.provider == Some(provider))?;
     Some(layers.variable(setting, variable))
-}
-
-/// A text and its location.
-struct RawSetting<'a> {
-    origin: Origin,
-    location: Location,
-    text: &'a str,
 }

@@ -4,27 +4,14 @@
 
 use super::key::Key;
 use std::fmt;
-use std::path::PathBuf;
 
 /// The largest number of problems that are shown; further ones are counted.
 const MAX_SHOWN: usize = 50;
 
-/// The location of a setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Location {
-    File(PathBuf),
-    Position {
-        file: PathBuf,
-        line: usize,
-        column: usize,
-    },
-    Variable(String),
-    Flag(String),
-}
-
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
-    pub(crate) location: Location,
+    /// A file with line and column, a variable or a flag.
+    pub(crate) location: String,
     pub(crate) key: Option<Key>,
     pub(crate) text: String,
 }
@@ -32,19 +19,6 @@ pub(crate) struct Problem {
 /// At least one problem.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Problems(pub(crate) Vec<Problem>);
-
-impl fmt::Display for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(file) => write!(f, "{}", file.display()),
-            Self::Position { file, line, column } => {
-                write!(f, "{}:{line}:{column}", file.display())
-            }
-            Self::Variable(name) => write!(f, "environment {name}"),
-            Self::Flag(name) => write!(f, "flag {name}"),
-        }
-    }
-}
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,9 +3,7 @@
 pub(crate) mod accounts;
 pub(crate) mod fallback_chain;
 pub(crate) mod gateway;
-pub(crate) mod gateway_table;
 pub(crate) mod hooks;
 pub(crate) mod mcp_servers;
 pub(crate) mod recovery;
 pub(crate) mod serve;
-pub(crate) mod serve_table;

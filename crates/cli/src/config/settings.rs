@@ -1,7 +1,6 @@
 //! What the settings amount to, in plain types.
 
-use super::key::Key;
-use super::layers::{Layers, SourcedValue, key_variable};
+use super::layers::{Layers, key_variable};
 use super::sections::accounts::{self, AccountSettings};
 use super::sections::fallback_chain::{self, ModelEntry, ProviderModel};
 use super::sections::gateway::GatewaySettings;
@@ -9,8 +8,8 @@ use super::sections::hooks;
 use super::sections::mcp_servers::{self, McpServerSettings};
 use super::sections::recovery::{self, Recovery};
 use super::sections::serve::ServeSettings;
-use super::table::SETTINGS;
-use super::value::{ProxyUrl, Value};
+use super::table::settings;
+use super::value::{FromValue, ProxyUrl};
 use crate::platform::exit::UsageError;
 use outlast_engine::provider::Timeouts;
 use outlast_kernel::Timestamp;
@@ -20,7 +19,7 @@ use outlast_kernel::policy::{Overrides, Policy};
 use outlast_session::hooks::Hook;
 use secrecy::SecretString;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) type Secret = SecretString;
@@ -142,9 +141,9 @@ impl Provider {
 impl Settings {
     /// For the provider and the model that are chosen, and for those that may be asked beside them.
     pub(crate) fn from_layers(layers: &Layers) -> Result<Self, UsageError> {
-        let text = |path: &str| layers.text(&Key::from_path(path));
-        let provider = text("provider").and_then(Provider::from_name);
-        let model = text("model").map(str::to_owned);
+        let provider = layers.get("provider");
+        let provider = provider.and_then(|name: String| Provider::from_name(&name));
+        let model: Option<String> = layers.get("model");
         let first = ProviderModel {
             provider: provider.unwrap_or(Provider::Mock),
             model: model.clone().unwrap_or_default(),
@@ -154,7 +153,9 @@ impl Settings {
         let fallbacks = fallback_chain::fallback_models(layers, &first)
             .into_iter()
             .map(other);
-        let summariser = text("compaction.model").and_then(|text| ModelEntry::parse(text).ok());
+        let summariser: Option<String> = layers.get("compaction.model");
+        let summariser = summariser.as_deref().map(ModelEntry::parse);
+        let summariser = summariser.and_then(Result::ok);
         let summariser = summariser.map(|entry| other(entry.resolve_for(first.provider)));
         Ok(Self {
             fallbacks: fallbacks.collect::<Result<_, _>>()?,
@@ -174,9 +175,9 @@ impl Settings {
         provider: Option<Provider>,
         model: Option<String>,
     ) -> Result<Self, UsageError> {
-        let text = |path: &str| layers.text(&Key::from_path(path)).map(str::to_owned);
         let name = provider.map_or("", Provider::name);
-        let own = |field: &str| Key::with_name(&format!("providers.<provider>.{field}"), name);
+        let own = layers.named("providers", name);
+        let (limits, http) = (layers.table("limits"), layers.table("http"));
         let servers = mcp_servers::all(layers)?;
         let place = ProviderModel {
             provider: provider.unwrap_or(Provider::Mock),
@@ -188,36 +189,30 @@ impl Settings {
             traits: recovery::model_traits(layers, &place),
             fallbacks: Vec::new(),
             summarizer: None,
-            max_tokens: match layers.value("max_tokens") {
-                Some(Value::Count(count)) => Some(*count),
-                _ => None,
-            },
+            max_tokens: layers.get("max_tokens"),
             retry: Retry::from_layers(layers)?,
             limits: LimitSettings {
-                deadline: layers.limit("limits.deadline"),
-                sleep: layers.limit("limits.sleep"),
-                cost: layers.cost_ceiling(),
+                deadline: limits.limit("deadline"),
+                sleep: limits.limit("sleep"),
+                cost: cost_ceiling(layers),
             },
-            price: price(layers, model.as_deref())?,
+            price: price(layers, &place.model)?,
             tools: ToolSettings::from_layers(layers, &servers)?,
             servers,
             hooks: hooks::all(layers),
             timeouts: timeouts(layers, model.as_deref()),
             model,
-            base_url: layers.text(&own("base_url")).map(str::to_owned),
-            api_key: layers.effective.get(&own("api_key")).and_then(secret),
+            base_url: own.get("base_url"),
+            api_key: own.get("api_key"),
             api_key_variable: key_variable(layers, name),
             key_variables: key_variables(layers),
-            headers: headers(layers, &own("headers")),
+            headers: own.secrets("headers"),
             proxy: Proxy {
-                http: proxy(layers, "http.proxy_http"),
-                https: proxy(layers, "http.proxy_https"),
-                no_proxy: text("http.no_proxy"),
+                http: layers.get_or_general("http.proxy_http", "http.proxy"),
+                https: layers.get_or_general("http.proxy_https", "http.proxy"),
+                no_proxy: http.get("no_proxy"),
             },
-            ca_file: layers
-                .effective
-                .get(&Key::from_path("http.ca_file"))
-                .and_then(resolve_path),
+            ca_file: http.file("ca_file"),
             accounts: accounts::all(layers)?,
             gateway: GatewaySettings::from_layers(layers, timeouts(layers, None))?,
             serve: ServeSettings::from_layers(layers),
@@ -234,57 +229,41 @@ impl Retry {
     }
 
     fn from_layers(layers: &Layers) -> Result<Self, UsageError> {
-        let flag = |path| matches!(layers.value(path), Some(Value::Flag(true)));
-        let name = layers
-            .text(&Key::from_path("retry.policy"))
-            .unwrap_or_default();
-        let count = |path| match layers.value(path) {
-            Some(Value::Count(count)) => Some(*count),
-            _ => None,
-        };
-        let retries = count("retry.max_retries");
-        let base_delay = count("retry.base_delay_ms");
+        let own = layers.table("retry");
+        let retries: Option<u32> = own.get("max_retries");
+        let base_delay: Option<u32> = own.get("base_delay_ms");
         let overrides = Overrides {
-            wait_for_reset: Some(flag("retry.wait_for_reset")),
+            wait_for_reset: own.get("wait_for_reset"),
             max_attempts: retries.and_then(|retries| NonZeroU32::MIN.checked_add(retries)),
             base_delay: base_delay.map(|millis| Duration::from_millis(millis.into())),
-            max_delay: match layers.value("retry.max_delay") {
-                Some(Value::Duration(delay)) => Some(*delay),
-                _ => None,
-            },
+            max_delay: own.get("max_delay"),
             ..Overrides::default()
         };
-        let policy = Policy::named(name).and_then(|policy| policy.with_overrides(overrides));
+        let policy = Policy::named(&own.value::<String>("policy"));
+        let policy = policy.and_then(|policy| policy.with_overrides(overrides));
         Ok(Self {
-            enabled: flag("retry.enabled"),
+            enabled: own.value("enabled"),
             policy: policy.map_err(|error| UsageError(error.to_string()))?,
         })
     }
 }
 
-fn amount(value: &Value) -> Option<Cost> {
-    match value {
-        Value::Amount(millionths) => Some(Cost(*millionths)),
-        _ => None,
-    }
+/// What a prompt may cost; zero is no ceiling.
+fn cost_ceiling(layers: &Layers) -> Option<Cost> {
+    layers.get("limits.cost").filter(|cost| *cost > Cost(0))
 }
 
 /// What the model's tokens cost, where that is set. A ceiling without a price would be none.
-fn price(layers: &Layers, model: Option<&str>) -> Result<Option<Price>, UsageError> {
-    let model = model.unwrap_or_default();
-    let one = |field: &str| {
-        let key = Key::with_name(&format!("models.<model>.price.{field}"), model);
-        let found = layers.effective.get(&key);
-        found.and_then(|found| amount(&found.value))
-    };
-    match (one("input"), one("output")) {
+fn price(layers: &Layers, model: &str) -> Result<Option<Price>, UsageError> {
+    let own = layers.named("models", model);
+    match (own.get("price.input"), own.get("price.output")) {
         (Some(input), Some(output)) => Ok(Some(Price {
             input,
             output,
-            cache_read: one("cache_read").unwrap_or(input),
-            cache_write: one("cache_write").unwrap_or(input),
+            cache_read: own.get("price.cache_read").unwrap_or(input),
+            cache_write: own.get("price.cache_write").unwrap_or(input),
         })),
-        _ if layers.cost_ceiling().is_none() => Ok(None),
+        _ if cost_ceiling(layers).is_none() => Ok(None),
         _ => Err(UsageError(format!(
             "limits.cost needs to know what the model costs: set models.\"{model}\".price.input and .output, \
              in dollars for a million tokens"
@@ -297,9 +276,8 @@ const ALLOWABLE_TOOLS: [&str; 5] = ["write", "edit", "bash", "outside", "mcp"];
 
 impl ToolSettings {
     fn from_layers(layers: &Layers, servers: &[McpServerSettings]) -> Result<Self, UsageError> {
-        let names = layers
-            .text(&Key::from_path("tools.allow"))
-            .unwrap_or_default();
+        let own = layers.table("tools");
+        let names: String = own.value("allow");
         let names = names
             .split(',')
             .map(str::trim)
@@ -322,9 +300,9 @@ impl ToolSettings {
             )));
         }
         Ok(Self {
-            enabled: matches!(layers.value("tools.enabled"), Some(Value::Flag(true))),
+            enabled: own.value("enabled"),
             allow,
-            timeout: layers.limit("tools.timeout").unwrap_or(MAX_TOOL_TIMEOUT),
+            timeout: own.limit("timeout").unwrap_or(MAX_TOOL_TIMEOUT),
         })
     }
 }
@@ -334,14 +312,13 @@ pub(super) const MAX_TOOL_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Those of the model where it has its own; zero is no limit.
 fn timeouts(layers: &Layers, model: Option<&str>) -> Timeouts {
+    let (own, all) = (
+        layers.named("models", model.unwrap_or_default()),
+        layers.table("timeouts"),
+    );
     let one = |field: &str| {
-        let path = format!("models.<model>.timeouts.{field}");
-        let own = model.and_then(|model| layers.effective.get(&Key::with_name(&path, model)));
-        let own = own.map(|found| &found.value);
-        match own.or_else(|| layers.value(&format!("timeouts.{field}"))) {
-            Some(Value::Duration(duration)) => *duration,
-            _ => Duration::ZERO,
-        }
+        let own = own.get(&format!("timeouts.{field}"));
+        own.unwrap_or_else(|| all.value(field))
     };
     Timeouts {
         connect: one("connect"),
@@ -351,79 +328,12 @@ fn timeouts(layers: &Layers, model: Option<&str>) -> Timeouts {
     }
 }
 
-impl Layers {
-    pub(super) fn value(&self, path: &str) -> Option<&Value> {
-        self.effective
-            .get(&Key::from_path(path))
-            .map(|found| &found.value)
-    }
-
-    /// What a prompt may cost; zero is no ceiling.
-    fn cost_ceiling(&self) -> Option<Cost> {
-        let cost = self.value("limits.cost").and_then(amount);
-        cost.filter(|cost| *cost > Cost(0))
-    }
-
-    /// A duration that zero switches off.
-    fn limit(&self, path: &str) -> Option<Duration> {
-        match self.value(path) {
-            Some(Value::Duration(limit)) if !limit.is_zero() => Some(*limit),
-            _ => None,
-        }
-    }
-}
-
-fn secret(found: &SourcedValue) -> Option<Secret> {
-    match &found.value {
-        Value::Secret(secret) => Some(secret.clone()),
-        _ => None,
-    }
-}
-
 fn key_variables(layers: &Layers) -> Vec<String> {
-    let usual = SETTINGS.iter().filter(|setting| setting.secret);
+    let usual = settings().filter(|setting| setting.kind.is_secret());
     let usual = usual.flat_map(|setting| setting.variables.iter());
     let usual = usual.map(|variable| variable.name.to_owned());
     let named = layers.effective.iter();
     let named = named.filter(|(key, _)| key.last() == "api_key_env");
-    let named = named.filter_map(|(_, found)| match &found.value {
-        Value::Text(name) => Some(name.clone()),
-        _ => None,
-    });
+    let named = named.filter_map(|(_, found)| String::from_value(&found.value));
     usual.chain(named).collect()
-}
-
-fn headers(layers: &Layers, parent: &Key) -> Vec<(String, Secret)> {
-    let of_parent = layers
-        .effective
-        .iter()
-        .filter(|(key, _)| key.is_directly_in(parent));
-    of_parent
-        .filter_map(|(key, found)| Some((key.last().to_owned(), secret(found)?)))
-        .collect()
-}
-
-/// The proxy for one kind of address. A later layer counts; within a layer the one for this kind.
-fn proxy(layers: &Layers, path: &str) -> Option<ProxyUrl> {
-    let found = |path: &str| layers.effective.get(&Key::from_path(path));
-    let chosen = match (found(path), found("http.proxy")) {
-        (Some(own), Some(any)) if any.origin.layer() > own.origin.layer() => Some(any),
-        (own, any) => own.or(any),
-    };
-    match chosen.map(|found| &found.value) {
-        Some(Value::Proxy(url)) => Some(url.clone()),
-        _ => None,
-    }
-}
-
-/// A path as it is meant: from the folder of the file it stands in, with `~` for the user's.
-pub(super) fn resolve_path(found: &SourcedValue) -> Option<PathBuf> {
-    let Value::Text(text) = &found.value else {
-        return None;
-    };
-    if let (Some(rest), Some(user)) = (text.strip_prefix("~/"), std::env::home_dir()) {
-        return Some(user.join(rest));
-    }
-    let folder = found.origin.folder().unwrap_or(Path::new(""));
-    Some(folder.join(text))
 }

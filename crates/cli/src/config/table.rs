@@ -1,13 +1,13 @@
 //! The table of settings: the one description of the contents of `outlast.toml`.
 //!
 //! Reading, checking, origins, secrets, trust, variables of the environment and the JSON Schema all come from it.
-//! Invariant: a setting that can send a request or a key elsewhere is `restricted`; one that holds a key is `secret`.
-//! Not here: rows of the servers (`gateway_table`, `serve_table`), forms of values (`value`), typed settings (`settings`).
+//! Invariant: a setting that can send a request or a key elsewhere is restricted: all are but those that are named here.
+//! Not here: rows of the servers (`sections::gateway`, `sections::serve`), kinds of values (`kind`), typed settings (`settings`).
 
 pub(crate) use super::kind::Kind;
 pub(crate) use super::placeholder::Placeholder;
-use super::sections::gateway_table::GATEWAY;
-use super::sections::serve_table::SERVE;
+use super::sections::gateway::GATEWAY;
+use super::sections::serve::SERVE;
 use outlast_kernel::fallback::Condition;
 use outlast_kernel::model_info::ContinueBy;
 use outlast_kernel::policy::Policy;
@@ -43,6 +43,23 @@ const HOOK_EVENTS: &[&str] = &[
 /// The longest time limit of a hook, in seconds.
 const MAX_HOOK_SECONDS: u32 = 600;
 
+/// The settings, and tables of settings, that the file of a project that is not trusted may have.
+const UNRESTRICTED: [&str; 13] = [
+    "provider",
+    "model",
+    "max_tokens",
+    "retry",
+    "after_content",
+    "recovery",
+    "compaction.enabled",
+    "compaction.threshold",
+    "compaction.keep",
+    "timeouts",
+    "models.<model>.timeouts",
+    "models.<model>.context_window",
+    "models.<model>.continue_by",
+];
+
 #[derive(Clone, Copy)]
 pub(crate) struct Setting {
     /// The path in the file. A segment in `<…>` stands for a name; see [`Placeholder`].
@@ -54,10 +71,6 @@ pub(crate) struct Setting {
     /// The variables of the setting; the first one that is set counts.
     pub(crate) variables: &'static [Variable],
     pub(crate) flag: Option<&'static str>,
-    /// Never shown.
-    pub(crate) secret: bool,
-    /// Ignored in the file of a project that is not trusted.
-    pub(crate) restricted: bool,
     /// Must be in every table of its list.
     pub(crate) required: bool,
 }
@@ -76,8 +89,6 @@ pub(super) const fn setting(path: &'static str, kind: Kind, description: &'stati
         default: None,
         variables: &[],
         flag: None,
-        secret: false,
-        restricted: false,
         required: false,
     }
 }
@@ -98,16 +109,6 @@ impl Setting {
         self
     }
 
-    pub(super) const fn secret(mut self) -> Self {
-        self.secret = true;
-        self
-    }
-
-    pub(super) const fn restricted(mut self) -> Self {
-        self.restricted = true;
-        self
-    }
-
     const fn required(mut self) -> Self {
         self.required = true;
         self
@@ -120,6 +121,15 @@ impl Setting {
     pub(crate) fn has_free_name(&self) -> bool {
         self.segments()
             .any(|segment| Placeholder::parse(segment).is_some())
+    }
+
+    /// Reports whether the setting is ignored in the file of a project that is not trusted.
+    pub(crate) fn is_restricted(&self) -> bool {
+        let is_below = |table: &&str| {
+            let rest = self.path.strip_prefix(*table);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        !UNRESTRICTED.iter().any(is_below)
     }
 }
 
@@ -137,25 +147,9 @@ const fn provider_variable(provider: &'static str, name: &'static str) -> Variab
     }
 }
 
-/// All settings.
-pub(crate) const SETTINGS: &[Setting] =
-    &concat_tables::<{ COMMON.len() + GATEWAY.len() + SERVE.len() }>();
-
-const fn concat_tables<const LENGTH: usize>() -> [Setting; LENGTH] {
-    let mut all = [COMMON[0]; LENGTH];
-    let mut index = 0;
-    while index < LENGTH {
-        let (gateway, serve) = (COMMON.len(), COMMON.len() + GATEWAY.len());
-        all[index] = if index < gateway {
-            COMMON[index]
-        } else if index < serve {
-            GATEWAY[index - gateway]
-        } else {
-            SERVE[index - serve]
-        };
-        index += 1;
-    }
-    all
+/// Returns all settings.
+pub(crate) fn settings() -> impl Iterator<Item = &'static Setting> {
+    COMMON.iter().chain(GATEWAY).chain(SERVE)
 }
 
 const COMMON: &[Setting] = &[
@@ -165,7 +159,7 @@ const COMMON: &[Setting] = &[
     setting("model", Kind::Text, "Model.")
         .variables(&[variable("OUTLAST_MODEL")])
         .flag("--model"),
-    setting("max_tokens", Kind::Count, "Maximum number of output tokens of a response."),
+    setting("max_tokens", Kind::COUNT, "Maximum number of output tokens of a response."),
     setting("retry.enabled", Kind::Flag, "Enables retries.").default("true"),
     setting("retry.policy", Kind::Choice(&Policy::NAMES), "Retry policy; see `outlast policy list`.")
         .default("session")
@@ -179,12 +173,12 @@ const COMMON: &[Setting] = &[
     .default("false"),
     setting(
         "retry.max_retries",
-        Kind::Count,
+        Kind::COUNT,
         "Maximum number of retries, overriding the policy.",
     ),
     setting(
         "retry.base_delay_ms",
-        Kind::Count,
+        Kind::COUNT,
         "First delay in milliseconds, overriding the policy.",
     ),
     setting(
@@ -207,35 +201,30 @@ const COMMON: &[Setting] = &[
     .default("true"),
     setting(
         "fallback.models",
-        Kind::Models,
+        Kind::List(&Kind::Model),
         "Fallback models, in order: `MODEL`, or `PROVIDER:MODEL` for another provider.",
     )
-    .flag("--fallback")
-    .restricted(),
-    setting("fallback.on", Kind::Choices(CONDITIONS), "Conditions for a fallback to another model.")
-        .default("overload, usage_limit, hard_error, refusal, overflow")
-        .restricted(),
+    .flag("--fallback"),
+    setting("fallback.on", Kind::List(&Kind::Choice(CONDITIONS)), "Conditions for a fallback to another model.")
+        .default("overload, usage_limit, hard_error, refusal, overflow"),
     setting(
         "fallback.overload_retries",
-        Kind::IntegerRange(0, u32::MAX),
+        Kind::Integer(0, u32::MAX),
         "Number of retries on an overloaded model before the fallback.",
     )
-    .default("2")
-    .restricted(),
+    .default("2"),
     setting(
         "fallback.max_usage_limit_wait",
         Kind::Duration,
         "Maximum wait for the end of a usage limit; beyond it, a fallback model is used.",
     )
-    .default("5m")
-    .restricted(),
+    .default("5m"),
     setting(
         "fallback.cooldown",
         Kind::Duration,
         "Time for which a model is avoided after a fallback, if the provider states none.",
     )
-    .default("5m")
-    .restricted(),
+    .default("5m"),
     setting(
         "compaction.enabled",
         Kind::Flag,
@@ -244,13 +233,13 @@ const COMMON: &[Setting] = &[
     .default("true"),
     setting(
         "compaction.threshold",
-        Kind::IntegerRange(1, 99),
+        Kind::Integer(1, 99),
         "Percentage of the model's context window at which the conversation is compacted.",
     )
     .default("85"),
     setting(
         "compaction.keep",
-        Kind::Count,
+        Kind::COUNT,
         "Approximate number of the newest tokens that stay unchanged.",
     )
     .default("20000"),
@@ -258,108 +247,89 @@ const COMMON: &[Setting] = &[
         "compaction.model",
         Kind::Model,
         "Model that writes the summary, `MODEL` or `PROVIDER:MODEL`. If it is not set or fails, the models of the session do.",
-    )
-    .restricted(),
+    ),
     setting(
         "limits.deadline",
         Kind::Duration,
         "Maximum duration of a prompt, including waits and tools; 0 means no limit.",
     )
     .default("0s")
-    .flag("--deadline")
-    .restricted(),
+    .flag("--deadline"),
     setting(
         "limits.sleep",
         Kind::Duration,
         "Maximum total wait of a prompt, over all retries; 0 means the limit of the policy.",
     )
-    .default("0s")
-    .restricted(),
+    .default("0s"),
     setting(
         "limits.cost",
         Kind::Amount,
         "Maximum cost of a prompt in dollars; once it is reached, no further request is sent. Requires the price of the model; 0 means no limit.",
-    )
-    .restricted(),
+    ),
     setting("tools.enabled", Kind::Flag, "Allows the model to use tools.")
-        .default("true")
-        .restricted(),
+        .default("true"),
     setting(
         "tools.allow",
         Kind::Text,
         "Tools that may run without approval, separated by commas: write, edit, bash, outside (files outside of the folder), mcp (the tools of all MCP servers), the name of a server or of one of its tools.",
     )
-    .flag("--allow")
-    .restricted(),
+    .flag("--allow"),
     setting("tools.timeout", Kind::Duration, "Maximum duration of a tool call.")
-        .default("10m")
-        .restricted(),
+        .default("10m"),
     setting(
         "mcp.<server>.command",
         Kind::Text,
         "Command that starts an MCP server, whose tools the model may use: a program and its arguments, quoted as in a shell, but run without one.",
-    )
-    .restricted(),
+    ),
     setting(
         "mcp.<server>.env.<variable>",
         Kind::Credential,
         "Environment variable that only this server gets.",
-    )
-    .secret()
-    .restricted(),
+    ),
     setting(
         "mcp.<server>.timeout",
         Kind::Duration,
         "Maximum duration of a call to the server, by default tools.timeout, which applies in any case.",
-    )
-    .restricted(),
+    ),
     setting(
         "mcp.<server>.effects",
         Kind::Text,
         "Effects of running a tool of the server twice, such as `search=pure, save=idempotent`: these tools run again after a restart interrupted them, all others do not.",
-    )
-    .restricted(),
+    ),
     setting(
         "hooks.<number>.on",
-        Kind::AtLeastOneOf(HOOK_EVENTS),
+        Kind::NonEmptyList(&Kind::Choice(HOOK_EVENTS)),
         "Events that run the hook. A hook is a command that reads the event as a line of JSON.",
     )
-    .restricted()
     .required(),
     setting(
         "hooks.<number>.command",
         Kind::Text,
         "Command, run by a shell in the folder of the session. Its stdout is discarded; its stderr is shown if it fails.",
     )
-    .restricted()
     .required(),
     setting(
         "hooks.<number>.timeout",
         Kind::DurationUpTo(MAX_HOOK_SECONDS),
         "Maximum duration of the hook, 10 seconds by default; then it is killed with all processes that it started.",
-    )
-    .restricted(),
+    ),
     setting("timeouts.connect", Kind::Duration, "Maximum time to connect.").default("10s"),
     setting("timeouts.headers", Kind::Duration, "Maximum time until the response headers.").default("5m"),
     setting("timeouts.first_event", Kind::Duration, "Maximum time until the first event of a streamed response.")
         .default("5m"),
     setting("timeouts.idle", Kind::Duration, "Maximum pause within a streamed response.").default("5m"),
-    setting("models.<model>.price.input", Kind::Amount, "Price of a million input tokens, in dollars.")
-        .restricted(),
-    setting("models.<model>.price.output", Kind::Amount, "Price of a million output tokens, in dollars.")
-        .restricted(),
+    setting("models.<model>.price.input", Kind::Amount, "Price of a million input tokens, in dollars."),
+    setting("models.<model>.price.output", Kind::Amount, "Price of a million output tokens, in dollars."),
     setting(
         "models.<model>.price.cache_read",
         Kind::Amount,
         "Price of a million tokens that are read from the cache, in dollars; by default that of input tokens.",
-    )
-    .restricted(),
+    ),
     setting(
         "models.<model>.price.cache_write",
         Kind::Amount,
         "Price of a million tokens that are written to the cache, in dollars; by default that of input tokens.",
-    )
-    .restricted(),
+    ),
     setting("models.<model>.timeouts.connect", Kind::Duration, "Overrides timeouts.connect for one model."),
     setting("models.<model>.timeouts.headers", Kind::Duration, "Overrides timeouts.headers for one model."),
     setting(
@@ -370,7 +340,7 @@ const COMMON: &[Setting] = &[
     setting("models.<model>.timeouts.idle", Kind::Duration, "Overrides timeouts.idle for one model."),
     setting(
         "models.<model>.context_window",
-        Kind::Count,
+        Kind::COUNT,
         "Maximum number of tokens of a request and its response together, if Outlast does not know it or has a wrong value.",
     ),
     setting(
@@ -380,78 +350,62 @@ const COMMON: &[Setting] = &[
     ),
     setting(
         "models.<model>.fallback",
-        Kind::Models,
+        Kind::List(&Kind::Model),
         "Fallback models of this model, instead of fallback.models.",
-    )
-    .restricted(),
+    ),
     setting("providers.<provider>.base_url", Kind::Url, "Base URL of the provider's API.")
         .variables(&[
             provider_variable("anthropic", "ANTHROPIC_BASE_URL"),
             provider_variable("openai", "OPENAI_BASE_URL"),
             provider_variable("openai-responses", "OPENAI_BASE_URL"),
-        ])
-        .restricted(),
+        ]),
     setting("providers.<provider>.api_key", Kind::Credential, "API key.")
         .variables(&[
             provider_variable("anthropic", "ANTHROPIC_API_KEY"),
             provider_variable("openai", "OPENAI_API_KEY"),
             provider_variable("openai-responses", "OPENAI_API_KEY"),
-        ])
-        .secret()
-        .restricted(),
+        ]),
     setting(
         "providers.<provider>.api_key_env",
         Kind::VariableName,
         "Environment variable that holds the API key, instead of the provider's usual one.",
-    )
-    .restricted(),
-    setting("providers.<provider>.headers.<header>", Kind::Credential, "Header that is added to every request.")
-        .secret()
-        .restricted(),
-    setting("accounts.<account>.provider", Kind::Choice(REMOTE_PROVIDERS), "Provider of the account.")
-        .restricted(),
+    ),
+    setting("providers.<provider>.headers.<header>", Kind::Credential, "Header that is added to every request."),
+    setting("accounts.<account>.provider", Kind::Choice(REMOTE_PROVIDERS), "Provider of the account."),
     setting(
         "accounts.<account>.api_key_env",
         Kind::VariableName,
         "Environment variable that holds the account's API key.",
-    )
-    .restricted(),
-    setting("accounts.<account>.api_key_file", Kind::Path, "File that holds the account's API key.").restricted(),
+    ),
+    setting("accounts.<account>.api_key_file", Kind::Path, "File that holds the account's API key."),
     setting(
         "accounts.<account>.api_key_command",
         Kind::Text,
         "Command that prints the account's API key; run again when the key was refused.",
-    )
-    .restricted(),
+    ),
     setting(
         "accounts.<account>.max_in_flight",
-        Kind::Count,
+        Kind::COUNT,
         "Maximum number of concurrent requests with the account, over all processes.",
-    )
-    .restricted(),
+    ),
     setting(
         "http.proxy",
         Kind::Proxy,
         "Proxy for every request. A later layer overrides an earlier one; within a layer, http.proxy_http and http.proxy_https override this.",
     )
-    .variables(&[variable("all_proxy"), variable("ALL_PROXY")])
-    .restricted(),
+    .variables(&[variable("all_proxy"), variable("ALL_PROXY")]),
     setting("http.proxy_http", Kind::Proxy, "Proxy for requests to http:// addresses only.")
-        .variables(&[variable("http_proxy"), variable("HTTP_PROXY")])
-        .restricted(),
+        .variables(&[variable("http_proxy"), variable("HTTP_PROXY")]),
     setting("http.proxy_https", Kind::Proxy, "Proxy for requests to https:// addresses only.")
-        .variables(&[variable("https_proxy"), variable("HTTPS_PROXY")])
-        .restricted(),
+        .variables(&[variable("https_proxy"), variable("HTTPS_PROXY")]),
     setting(
         "http.no_proxy",
         Kind::Text,
         "Hosts that are reached without a proxy, separated by commas; `*` means all.",
     )
-    .variables(&[variable("no_proxy"), variable("NO_PROXY")])
-    .restricted(),
+    .variables(&[variable("no_proxy"), variable("NO_PROXY")]),
     setting("http.ca_file", Kind::Path, "File of additional certificates to trust, in PEM.")
-        .variables(&[variable("OUTLAST_CA_FILE")])
-        .restricted(),
+        .variables(&[variable("OUTLAST_CA_FILE")]),
 ];
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 use super::*;
 
 #[test]
-fn risky_settings_are_restricted_and_credentials_secret() {
-    for setting in SETTINGS {
+fn risky_and_secret_settings_are_restricted() {
+    for setting in settings() {
         let redirects = ["models.<model>.fallback", "compaction.model"];
         let risky = [
             "providers.",
@@ -20,14 +20,9 @@ fn risky_settings_are_restricted_and_credentials_secret() {
         .any(|group| setting.path.starts_with(group))
             || redirects.contains(&setting.path)
             || setting.path.contains(".price.");
-        assert_eq!(setting.restricted, risky, "{}", setting.path);
-        assert!(!setting.secret || setting.restricted, "{}", setting.path);
-        assert_eq!(
-            setting.secret,
-            matches!(setting.kind, Kind::Credential | Kind::Credentials),
-            "{}",
-            setting.path
-        );
+        assert_eq!(setting.is_restricted(), risky, "{}", setting.path);
+        let is_secret = setting.kind.is_secret();
+        assert!(!is_secret || setting.is_restricted(), "{}", setting.path);
     }
 }
 
@@ -49,8 +44,8 @@ fn every_hook_event_can_be_set() {
 
 #[test]
 fn setting_paths_are_unique() {
-    let mut paths: Vec<&str> = SETTINGS.iter().map(|setting| setting.path).collect();
+    let mut paths: Vec<&str> = settings().map(|setting| setting.path).collect();
     paths.sort_unstable();
     paths.dedup();
-    assert_eq!(paths.len(), SETTINGS.len());
+    assert_eq!(paths.len(), settings().count());
 }

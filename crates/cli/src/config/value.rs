@@ -4,17 +4,23 @@
 
 use super::key::{closest_word, sanitized};
 use super::sections::fallback_chain;
-use super::table::{Kind, Setting};
-use super::{duration, list, size, url};
+use super::table::Kind;
+use super::{duration, size, url};
+use outlast_kernel::budget::Cost;
+use outlast_kernel::policy::Policy;
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value as Json;
 use std::net::SocketAddr;
 use std::time::Duration;
 use toml::de::{DeArray, DeValue};
 
-/// What stands in a file, a variable or a flag.
+/// The separator between the entries of a list that is one text.
+pub(crate) const SEPARATOR: char = '\n';
+
+/// A value in a file, a variable or a flag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RawValue<'a> {
-    /// From a variable or a flag: it may be anything.
+    /// The text of a variable or a flag, for a value of any kind.
     Untyped(&'a str),
     Text(&'a str),
     Integer {
@@ -24,7 +30,7 @@ pub(crate) enum RawValue<'a> {
     Fraction(&'a str),
     Flag(bool),
     List(&'a DeArray<'a>),
-    /// What no setting is; its name.
+    /// The name of a type that no setting has.
     Other(&'static str),
 }
 
@@ -72,8 +78,7 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// Dollars, as millionths of one.
-    fn amount(self) -> Option<u64> {
+    fn amount(self) -> Option<Cost> {
         let whole;
         let text = match self {
             Self::Untyped(text) | Self::Fraction(text) => text,
@@ -93,7 +98,7 @@ impl<'a> RawValue<'a> {
         }
         let dollars: u64 = dollars.parse().ok()?;
         let part: u64 = format!("{part:0<6}").parse().ok()?;
-        dollars.checked_mul(1_000_000)?.checked_add(part)
+        dollars.checked_mul(1_000_000)?.checked_add(part).map(Cost)
     }
 
     fn duration(self) -> Option<Duration> {
@@ -140,14 +145,45 @@ pub(crate) enum Value {
     Count(u32),
     Flag(bool),
     Duration(Duration),
-    /// In millionths of a dollar.
-    Amount(u64),
+    Amount(Cost),
     Proxy(ProxyUrl),
     Secret(SecretString),
     Secrets(Vec<SecretString>),
     Address(SocketAddr),
     /// In bytes.
     Size(u64),
+}
+
+/// A type that holds values of one kind.
+pub(crate) trait FromValue: Sized {
+    fn from_value(value: &Value) -> Option<Self>;
+}
+
+macro_rules! from_value {
+    ($($kind:ident => $type:ty),* $(,)?) => {$(
+        impl FromValue for $type {
+            fn from_value(value: &Value) -> Option<Self> {
+                match value {
+                    Value::$kind(inner) => Some(inner.clone()),
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+from_value! {
+    Text => String,
+    List => Vec<String>,
+    Count => u32,
+    Flag => bool,
+    Duration => Duration,
+    Amount => Cost,
+    Proxy => ProxyUrl,
+    Secret => SecretString,
+    Secrets => Vec<SecretString>,
+    Address => SocketAddr,
+    Size => u64,
 }
 
 /// The address of a proxy, which may hold a password: it is shown without.
@@ -168,77 +204,131 @@ impl std::fmt::Display for ProxyUrl {
 }
 
 impl Value {
-    /// The checked value, or what is wrong with it.
-    pub(crate) fn parse(setting: &Setting, given: RawValue<'_>) -> Result<Self, String> {
-        let wrong = || mismatch(setting.kind, given);
-        let text = || given.text().ok_or_else(wrong);
-        let because = |reason: &str| format!("expected {}; {reason}", setting.kind.expected());
-        let value = match setting.kind {
-            Kind::Text | Kind::Path if text()?.contains(char::is_control) => {
-                return Err(because("it holds control characters"));
+    /// Returns the checked value of a setting, or a description of the problem.
+    pub(crate) fn parse(kind: Kind, given: RawValue<'_>) -> Result<Self, String> {
+        let wrong = || mismatch(kind, given);
+        let because = |reason: &str| format!("expected {}; {reason}", kind.expected());
+        let value = match kind {
+            Kind::Integer(least, most) => given.integer_in_range(least, most).map(Self::Count),
+            Kind::Flag => given.flag().map(Self::Flag),
+            Kind::Duration => given.duration().map(Self::Duration),
+            Kind::DurationUpTo(seconds) => given.duration_up_to(seconds).map(Self::Duration),
+            Kind::Amount => given.amount().map(Self::Amount),
+            Kind::Size => given.size().map(Self::Size),
+            Kind::List(entry) | Kind::NonEmptyList(entry) => Self::parse_list(*entry, given)?,
+            _ => {
+                let text = given.text().ok_or_else(wrong)?;
+                let value = Self::parse_text(kind, text);
+                Some(value.map_err(|why| why.map_or_else(wrong, |why| because(&why)))?)
             }
-            Kind::Text | Kind::Path => Self::Text(text()?.to_owned()),
-            Kind::Choice(words) => {
-                let word = text()?.trim();
-                let known = words.iter().find(|known| **known == word);
-                Self::Text(known.ok_or_else(wrong)?.to_string())
-            }
-            Kind::Count => Self::Count(given.integer_in_range(1, u32::MAX).ok_or_else(wrong)?),
-            Kind::IntegerRange(least, most) => {
-                Self::Count(given.integer_in_range(least, most).ok_or_else(wrong)?)
-            }
-            Kind::Model => {
-                fallback_chain::ModelEntry::parse(text()?).map_err(|why| because(&why))?;
-                Self::Text(text()?.trim().to_owned())
-            }
-            Kind::Models
-            | Kind::Choices(_)
-            | Kind::AtLeastOneOf(_)
-            | Kind::Names
-            | Kind::Routes => Self::List(list::parse_entries(setting.kind, given)?),
-            Kind::Credentials => {
-                let keys = list::parse_entries(setting.kind, given)?;
-                Self::Secrets(keys.into_iter().map(SecretString::from).collect())
-            }
-            Kind::Address => Self::Address(text()?.trim().parse().map_err(|_| wrong())?),
-            Kind::Size => Self::Size(given.size().ok_or_else(wrong)?),
-            Kind::Upstream => {
-                let text = text()?.trim();
-                url::check_upstream(text).map_err(|why| because(&why))?;
-                Self::Text(text.to_owned())
-            }
-            Kind::Flag => Self::Flag(given.flag().ok_or_else(wrong)?),
-            Kind::Duration => Self::Duration(given.duration().ok_or_else(wrong)?),
-            Kind::DurationUpTo(seconds) => {
-                Self::Duration(given.duration_up_to(seconds).ok_or_else(wrong)?)
-            }
-            Kind::Amount => Self::Amount(given.amount().ok_or_else(wrong)?),
-            Kind::Url => {
-                url::check_base(text()?).map_err(because)?;
-                Self::Text(text()?.to_owned())
-            }
-            Kind::Proxy => {
-                let whole = url::complete_proxy(text()?).map_err(because)?;
-                Self::Proxy(ProxyUrl(whole.into()))
-            }
-            Kind::Credential => Self::Secret(credential(text()?.trim()).map_err(because)?.into()),
-            Kind::VariableName => Self::Text(variable_name(text()?).map_err(because)?.to_owned()),
         };
-        if value.is_empty() {
-            return Err(because("it is empty"));
-        }
-        Ok(value)
-    }
-
-    fn is_empty(&self) -> bool {
-        match self {
+        let value = value.ok_or_else(wrong)?;
+        let is_empty = match &value {
             Self::Text(text) => text.trim().is_empty(),
             Self::Secret(secret) => secret.expose_secret().is_empty(),
+            Self::List(entries) => entries.is_empty() && matches!(kind, Kind::NonEmptyList(_)),
             _ => false,
+        };
+        match is_empty {
+            true => Err(because("it is empty")),
+            false => Ok(value),
         }
     }
 
-    /// As it may be shown.
+    /// Parses a value whose kind is a text. The error is a reason, or `None` if there is none to add.
+    fn parse_text(kind: Kind, text: &str) -> Result<Self, Option<String>> {
+        let trimmed = text.trim();
+        let check = |holds: bool, reason: &str| match holds {
+            true => Ok(()),
+            false => Err(Some(reason.to_owned())),
+        };
+        match kind {
+            Kind::Proxy => {
+                let whole = url::complete_proxy(text).map_err(|why| Some(why.to_owned()))?;
+                return Ok(Self::Proxy(ProxyUrl(whole.into())));
+            }
+            Kind::Address => return trimmed.parse().map(Self::Address).map_err(|_| None),
+            Kind::Credential | Kind::Token => {
+                let is_space = |b: u8| matches!(b, b' ' | b'\t') && kind == Kind::Credential;
+                let fits = |b: u8| b.is_ascii_graphic() || is_space(b);
+                let reason = "it holds other characters (it is not shown here)";
+                check(trimmed.bytes().all(fits), reason)?;
+                return Ok(Self::Secret(trimmed.into()));
+            }
+            Kind::Choice(words) => words.contains(&trimmed).then_some(()).ok_or(None)?,
+            Kind::Name => {
+                let fits = |c: char| c.is_ascii_graphic() && c != ',';
+                trimmed.chars().all(fits).then_some(()).ok_or(None)?;
+            }
+            Kind::Route => {
+                let (_, policy) = parse_route(text).ok_or(None)?;
+                Self::parse(Kind::Choice(&Policy::NAMES), RawValue::Text(policy)).map_err(Some)?;
+            }
+            Kind::Model => {
+                fallback_chain::ModelEntry::parse(text).map_err(Some)?;
+            }
+            Kind::Upstream => url::check_upstream(trimmed).map_err(Some)?,
+            Kind::Url => url::check_base(text).map_err(|why| Some(why.to_owned()))?,
+            Kind::VariableName => {
+                let reason = "it is something else (and not shown: is it the key itself?)";
+                check(is_variable_name(text), reason)?;
+            }
+            _ => check(
+                !text.contains(char::is_control),
+                "it holds control characters",
+            )?,
+        }
+        let is_verbatim = matches!(kind, Kind::Text | Kind::Path | Kind::Url);
+        Ok(Self::Text(
+            if is_verbatim { text } else { trimmed }.to_owned(),
+        ))
+    }
+
+    /// Parses a list with entries of the given kind: an array of texts in a file, elsewhere one text with an entry on each
+    /// line. Entries other than models may be separated by commas as well; the name of a model may hold commas.
+    ///
+    /// Returns `None` for something else.
+    fn parse_list(kind: Kind, given: RawValue<'_>) -> Result<Option<Self>, String> {
+        let is_between = |c: char| c == SEPARATOR || (c == ',' && kind != Kind::Model);
+        let entries: Vec<RawValue<'_>> = match given {
+            RawValue::Untyped(text) | RawValue::Text(text) => {
+                let parts = text
+                    .split(is_between)
+                    .filter(|part| !part.trim().is_empty());
+                parts.map(RawValue::Text).collect()
+            }
+            RawValue::List(list) => {
+                let values = list.iter().map(|value| value.get_ref());
+                values.map(RawValue::from_toml).collect()
+            }
+            _ => return Ok(None),
+        };
+        let (mut texts, mut secrets) = (Vec::new(), Vec::new());
+        for (number, entry) in (1..).zip(entries) {
+            match Self::parse(kind, entry).map_err(|why| format!("entry {number}: {why}"))? {
+                Self::Text(text) => texts.push(text),
+                Self::Secret(secret) => secrets.push(secret),
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(match kind {
+            Kind::Token => Self::Secrets(secrets),
+            _ => Self::List(texts),
+        }))
+    }
+
+    /// Returns the value as it may be shown in JSON.
+    pub(crate) fn json(&self) -> Json {
+        match self {
+            Self::Secret(_) => Json::Null,
+            Self::Count(count) => (*count).into(),
+            Self::Flag(flag) => (*flag).into(),
+            Self::List(texts) => texts.clone().into(),
+            other => other.redacted().into(),
+        }
+    }
+
+    /// Returns the value as it may be shown.
     pub(crate) fn redacted(&self) -> String {
         match self {
             Self::Text(text) => url::without_query(text),
@@ -247,7 +337,7 @@ impl Value {
             Self::Flag(flag) => flag.to_string(),
             Self::Duration(Duration::ZERO) => "off".to_owned(),
             Self::Duration(duration) => duration::to_text(*duration),
-            Self::Amount(millionths) => {
+            Self::Amount(Cost(millionths)) => {
                 let (dollars, part) = (millionths / 1_000_000, millionths % 1_000_000);
                 let part = format!("{part:06}");
                 format!("{dollars}.{:0<2}", part.trim_end_matches('0'))
@@ -260,18 +350,12 @@ impl Value {
     }
 }
 
-fn credential(text: &str) -> Result<&str, &'static str> {
-    match text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t')) {
-        true => Ok(text),
-        false => Err("it holds other characters (it is not shown here)"),
-    }
-}
-
-fn variable_name(name: &str) -> Result<&str, &'static str> {
-    match is_variable_name(name) {
-        true => Ok(name),
-        false => Err("it is something else (and not shown: is it the key itself?)"),
-    }
+/// Splits `PATH=POLICY` into the path and the name of the policy.
+pub(super) fn parse_route(text: &str) -> Option<(&str, &str)> {
+    let (path, policy) = text.rsplit_once('=')?;
+    let (path, policy) = (path.trim(), policy.trim());
+    let is_path = path.starts_with('/') && path.chars().all(|c| c.is_ascii_graphic());
+    is_path.then_some((path, policy))
 }
 
 fn is_variable_name(name: &str) -> bool {
@@ -299,23 +383,20 @@ fn mismatch(kind: Kind, given: RawValue<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::SETTINGS;
+    use super::super::table::settings;
     use super::*;
 
     fn read(path: &str, given: RawValue<'_>) -> Result<String, String> {
-        let setting = SETTINGS
-            .iter()
-            .find(|setting| setting.path == path)
-            .unwrap();
-        Value::parse(setting, given).map(|value| value.redacted())
+        let setting = settings().find(|setting| setting.path == path).unwrap();
+        Value::parse(setting.kind, given).map(|value| value.redacted())
     }
 
     #[test]
     fn every_default_is_a_value_of_its_kind() {
-        for setting in SETTINGS {
+        for setting in settings() {
             if let Some(text) = setting.default {
                 assert!(
-                    Value::parse(setting, RawValue::Untyped(text)).is_ok(),
+                    Value::parse(setting.kind, RawValue::Untyped(text)).is_ok(),
                     "{}",
                     setting.path
                 );

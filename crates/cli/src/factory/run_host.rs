@@ -1,7 +1,6 @@
 //! Where the sessions of a pipeline's steps come from: the settings, what was typed, and what the step says.
 
-use crate::config::list::SEPARATOR;
-use crate::config::{self, Settings};
+use crate::config::{self, SEPARATOR, Settings};
 use crate::factory::options::Options;
 use crate::factory::session::{Attendance, SessionParts};
 use crate::platform::exit::UsageError;

@@ -199,19 +199,19 @@ const WRONG: [(&str, &str); 29] = [
     ),
     (
         "[fallback]\non = [\"overload\", \"overlod\"]",
-        "2:6: fallback.on: expected a list of overload, usage_limit, hard_error, refusal, overflow, found `overlod`; did you mean `overload`?",
+        "2:6: fallback.on: entry 2: expected one of overload, usage_limit, hard_error, refusal, overflow, found `overlod`; did you mean `overload`?",
     ),
     (
         "fallback.models = [\"m\", 3]",
-        "1:19: fallback.models: expected a list of models, such as [\"MODEL\", \"PROVIDER:MODEL\"], found something else in the list",
+        "1:19: fallback.models: entry 2: expected a model, such as \"MODEL\" or \"PROVIDER:MODEL\", found a number",
     ),
     (
         "fallback.models = [\"antropic:m\"]",
-        "1:19: fallback.models: expected a list of models, such as [\"MODEL\", \"PROVIDER:MODEL\"]; `antropic:m`: there is no provider `antropic`; did you mean `anthropic`? A model of that name is written with its provider, as in `PROVIDER:antropic:…`",
+        "1:19: fallback.models: entry 1: expected a model, such as \"MODEL\" or \"PROVIDER:MODEL\"; there is no provider `antropic`; did you mean `anthropic`? A model of that name is written with its provider, as in `PROVIDER:antropic:…`",
     ),
     (
         "models.m.fallback = \"anthropic\"",
-        "1:21: models.m.fallback: expected a list of models, such as [\"MODEL\", \"PROVIDER:MODEL\"]; `anthropic`: it is a provider; name a model as well, as in `PROVIDER:MODEL`",
+        "1:21: models.m.fallback: entry 1: expected a model, such as \"MODEL\" or \"PROVIDER:MODEL\"; it is a provider; name a model as well, as in `PROVIDER:MODEL`",
     ),
     (
         "compaction.model = \"openai:\"",

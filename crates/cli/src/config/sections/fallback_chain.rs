@@ -7,10 +7,6 @@ use crate::config::key::{Key, closest_word, sanitized};
 use crate::config::layers::{Layer, Layers};
 use crate::config::settings::Provider;
 use crate::config::table::PROVIDERS;
-use crate::config::value::Value;
-
-const DEFAULT_FALLBACK_PATH: &str = "fallback.models";
-const MODEL_FALLBACK_PATH: &str = "models.<model>.fallback";
 
 /// A model at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,33 +99,19 @@ pub(in crate::config) fn fallback_models(
             }
         }
         match chain.last().filter(|_| chain.len() > before) {
-            Some(last) => entries = list(layers, &Key::with_name(MODEL_FALLBACK_PATH, &last.model)),
+            Some(last) => entries = layers.named("models", &last.model).value("fallback"),
             None => return chain,
         }
     }
 }
 
 /// Returns the list of the first model. A typed list overrides the list that a file has for one model.
-fn entries_for_model<'a>(layers: &'a Layers, first: &ProviderModel) -> &'a [String] {
-    let (own, default) = (
-        Key::with_name(MODEL_FALLBACK_PATH, &first.model),
-        Key::from_path(DEFAULT_FALLBACK_PATH),
-    );
-    let is_typed = |key: &Key| {
-        let found = layers.effective.get(key);
-        found.is_some_and(|found| found.origin.layer() == Layer::Flag)
-    };
-    match layers.effective.contains_key(&own) && !is_typed(&default) {
-        true => list(layers, &own),
-        false => list(layers, &default),
-    }
-}
-
-fn list<'a>(layers: &'a Layers, key: &Key) -> &'a [String] {
-    match layers.effective.get(key).map(|found| &found.value) {
-        Some(Value::List(entries)) => entries,
-        _ => &[],
-    }
+fn entries_for_model(layers: &Layers, first: &ProviderModel) -> Vec<String> {
+    let typed = layers.effective.get(&Key::from_path("fallback.models"));
+    let is_typed = typed.is_some_and(|found| found.origin.layer() == Layer::Flag);
+    let own = layers.named("models", &first.model).get("fallback");
+    let own = own.filter(|_| !is_typed);
+    own.unwrap_or_else(|| layers.get("fallback.models").unwrap_or_default())
 }
 
 #[cfg(test)]

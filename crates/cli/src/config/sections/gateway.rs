@@ -1,17 +1,130 @@
-//! The typed settings of the gateway.
+//! The settings of the gateway: their rows of the table, and their types.
+//!
+//! A gateway carries the keys of every agent on the machine. So all rows are restricted: no project says where the keys go,
+//! who may use the gateway or how much it takes.
 
-use crate::config::key::Key;
 use crate::config::layers::Layers;
-use crate::config::list::parse_route;
-use crate::config::settings::{Secret, resolve_path};
+use crate::config::settings::Secret;
+use crate::config::table::{Kind, Setting, setting, variable};
 use crate::config::url;
-use crate::config::value::Value;
+use crate::config::value::parse_route;
 use crate::platform::exit::UsageError;
 use outlast_engine::provider::Timeouts;
 use outlast_kernel::policy::{Overrides, Policy};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+
+pub(in crate::config) const GATEWAY: &[Setting] = &[
+    setting("gateway.listen", Kind::Address, "Address on which the gateway listens. A change takes effect at the next start.")
+        .default("127.0.0.1:4180")
+        .flag("--listen"),
+    setting(
+        "gateway.upstream",
+        Kind::Upstream,
+        "Upstream of all requests, by default the provider of their dialect; `mock:SCRIPT` is the scripted provider. A later layer overrides an earlier one; within a layer, gateway.anthropic_upstream and gateway.openai_upstream override this.",
+    )
+    .flag("--upstream"),
+    setting(
+        "gateway.anthropic_upstream",
+        Kind::Upstream,
+        "Upstream of requests in the Messages dialect [https://api.anthropic.com].",
+    ),
+    setting(
+        "gateway.openai_upstream",
+        Kind::Upstream,
+        "Upstream of requests in the dialects of OpenAI and of requests in no known dialect [https://api.openai.com/v1].",
+    ),
+    setting(
+        "gateway.policy",
+        Kind::Choice(&Policy::NAMES),
+        "Retry policy of requests; the header `x-outlast-policy` overrides it for one request.",
+    )
+    .default("gateway")
+    .flag("--policy"),
+    setting(
+        "gateway.policies",
+        Kind::List(&Kind::Route),
+        "Retry policies by path, such as \"/v1/embeddings=standard\"; the longest matching path applies.",
+    ),
+    setting(
+        "gateway.client",
+        Kind::Text,
+        "Client of all requests, such as \"codex\"; by default clients are recognised by their headers. The header `x-outlast-client` overrides it for one request.",
+    )
+    .flag("--client"),
+    setting(
+        "gateway.allowed_hosts",
+        Kind::List(&Kind::Name),
+        "Host names that requests may address, in addition to the listening address and localhost.",
+    ),
+    setting(
+        "gateway.origins",
+        Kind::List(&Kind::Name),
+        "Origins of web pages that may send requests, such as \"https://app.example.com\"; none by default.",
+    ),
+    setting(
+        "gateway.client_keys",
+        Kind::List(&Kind::Token),
+        "Keys with which clients may send requests if stored accounts are used. Required to listen beyond this machine.",
+    )
+    .variables(&[variable("OUTLAST_GATEWAY_KEYS")]),
+    setting(
+        "gateway.use_accounts",
+        Kind::Flag,
+        "Sends requests to models with the stored accounts and keys, instead of the client's own key.",
+    )
+    .default("false"),
+    setting("gateway.max_body", Kind::Size, "Maximum size of a request body.")
+        .default("64MiB"),
+    setting("gateway.max_connections", Kind::COUNT, "Maximum number of concurrent connections.")
+        .default("20000"),
+    setting(
+        "gateway.max_waiting",
+        Kind::COUNT,
+        "Maximum number of waiting requests; further ones are told to retry later.",
+    )
+    .default("10000"),
+    setting(
+        "gateway.drain",
+        Kind::Duration,
+        "Time that requests in progress have to finish when the gateway shuts down.",
+    )
+    .default("30s"),
+    setting(
+        "gateway.headers_timeout",
+        Kind::Duration,
+        "Maximum time until the response headers. A response that is not streamed is complete by then.",
+    )
+    .default("15m"),
+    setting(
+        "gateway.first_event_timeout",
+        Kind::Duration,
+        "Maximum time until the first event of a streamed response; by default timeouts.first_event.",
+    ),
+    setting(
+        "gateway.idle_timeout",
+        Kind::Duration,
+        "Maximum pause within a streamed response; by default timeouts.idle.",
+    ),
+    setting(
+        "gateway.min_throughput",
+        Kind::Integer(0, u32::MAX),
+        "Minimum throughput of a streamed response in bytes per second, over a minute; 0 means no minimum.",
+    )
+    .default("0"),
+    setting("gateway.otlp_endpoint", Kind::Url, "Endpoint to which traces are exported, in the OTLP protocol."),
+    setting(
+        "gateway.otlp_headers",
+        Kind::List(&Kind::Token),
+        "Headers of requests to the OTLP endpoint, such as \"x-key=abc\"; a space is written as %20.",
+    ),
+    setting(
+        "gateway.spool",
+        Kind::Path,
+        "Folder for the bodies of waiting requests, private to the user; by default one in OUTLAST_HOME. `none` keeps them in memory.",
+    ),
+];
 
 /// The settings of a gateway.
 #[derive(Clone, Debug)]
@@ -77,50 +190,46 @@ impl GatewaySettings {
         layers: &Layers,
         timeouts: Timeouts,
     ) -> Result<Self, UsageError> {
-        let policies = texts(layers, "gateway.policies");
-        let policies = policies.iter().filter_map(|text| parse_route(text));
-        let policies = policies.map(|(path, name)| Ok((path.to_owned(), policy(layers, name)?)));
-        let text = |path: &str| layers.text(&Key::from_path(path)).map(str::to_owned);
-        let duration = |path: &str, usual: Duration| match layers.value(path) {
-            Some(Value::Duration(duration)) => *duration,
-            _ => usual,
-        };
+        let own = layers.table("gateway");
+        let routes: Vec<String> = own.value("policies");
+        let routes = routes.iter().filter_map(|text| parse_route(text));
+        let policies = routes.map(|(path, name)| Ok((path.to_owned(), policy(layers, name)?)));
         Ok(Self {
-            listen: match layers.value("gateway.listen") {
-                Some(Value::Address(address)) => *address,
-                _ => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            },
+            listen: own
+                .get("listen")
+                .unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
             anthropic: upstream(layers, "gateway.anthropic_upstream"),
             openai: upstream(layers, "gateway.openai_upstream"),
-            policy: policy(layers, &text("gateway.policy").unwrap_or_default())?,
+            policy: policy(layers, &own.value::<String>("policy"))?,
             policies: policies.collect::<Result<_, UsageError>>()?,
-            client: text("gateway.client"),
-            host_names: texts(layers, "gateway.allowed_hosts"),
-            origins: texts(layers, "gateway.origins"),
-            client_keys: secrets(layers, "gateway.client_keys"),
-            use_accounts: matches!(
-                layers.value("gateway.use_accounts"),
-                Some(Value::Flag(true))
-            ),
+            client: own.get("client"),
+            host_names: own.value("allowed_hosts"),
+            origins: own.value("origins"),
+            client_keys: own.value("client_keys"),
+            use_accounts: own.value("use_accounts"),
             limits: GatewayLimits {
-                max_body: match layers.value("gateway.max_body") {
-                    Some(Value::Size(bytes)) => *bytes,
-                    _ => u64::MAX,
-                },
-                max_connections: count(layers, "gateway.max_connections").unwrap_or(u32::MAX),
-                max_waiting: count(layers, "gateway.max_waiting").unwrap_or(u32::MAX),
-                drain: duration("gateway.drain", Duration::ZERO),
+                max_body: own.value("max_body"),
+                max_connections: own.value("max_connections"),
+                max_waiting: own.value("max_waiting"),
+                drain: own.value("drain"),
             },
             timeouts: Timeouts {
                 connect: timeouts.connect,
-                headers: duration("gateway.headers_timeout", timeouts.headers),
-                first_event: duration("gateway.first_event_timeout", timeouts.first_event),
-                idle: duration("gateway.idle_timeout", timeouts.idle),
+                headers: own.get("headers_timeout").unwrap_or(timeouts.headers),
+                first_event: own
+                    .get("first_event_timeout")
+                    .unwrap_or(timeouts.first_event),
+                idle: own.get("idle_timeout").unwrap_or(timeouts.idle),
             },
-            min_throughput: count(layers, "gateway.min_throughput").unwrap_or_default(),
-            otlp_endpoint: text("gateway.otlp_endpoint"),
-            otlp_headers: secrets(layers, "gateway.otlp_headers"),
-            body_store: body_store(layers),
+            min_throughput: own.value("min_throughput"),
+            otlp_endpoint: own.get("otlp_endpoint"),
+            otlp_headers: own.value("otlp_headers"),
+            body_store: match own.get::<String>("spool").as_deref() {
+                Some("none") => BodyStore::Memory,
+                _ => own
+                    .file("spool")
+                    .map_or(BodyStore::DefaultFolder, BodyStore::Folder),
+            },
         })
     }
 
@@ -130,63 +239,26 @@ impl GatewaySettings {
     }
 }
 
-pub(in crate::config) fn texts(layers: &Layers, path: &str) -> Vec<String> {
-    match layers.value(path) {
-        Some(Value::List(texts)) => texts.clone(),
-        _ => Vec::new(),
-    }
-}
-
-fn secrets(layers: &Layers, path: &str) -> Vec<Secret> {
-    match layers.value(path) {
-        Some(Value::Secrets(secrets)) => secrets.clone(),
-        _ => Vec::new(),
-    }
-}
-
-pub(in crate::config) fn count(layers: &Layers, path: &str) -> Option<u32> {
-    match layers.value(path) {
-        Some(Value::Count(count)) => Some(*count),
-        _ => None,
-    }
-}
-
 /// Returns the policy with the given name. Settings for prompts do not change its numbers.
 fn policy(layers: &Layers, name: &str) -> Result<Policy, UsageError> {
-    let flag = |path| matches!(layers.value(path), Some(Value::Flag(true)));
-    let name = match flag("retry.enabled") {
-        true => name,
-        false => "none",
+    let name = match layers.get("retry.enabled") {
+        Some(true) => name,
+        _ => "none",
     };
     let overrides = Overrides {
-        wait_for_reset: Some(flag("retry.wait_for_reset")),
+        wait_for_reset: layers.get("retry.wait_for_reset"),
         ..Overrides::default()
     };
     let policy = Policy::named(name).and_then(|policy| policy.with_overrides(overrides));
     policy.map_err(|error| UsageError(error.to_string()))
 }
 
-/// Returns the upstream of a dialect. A later layer wins; within a layer the setting of the dialect does.
 fn upstream(layers: &Layers, path: &str) -> Upstream {
-    let found = |path: &str| layers.effective.get(&Key::from_path(path));
-    let chosen = match (found(path), found("gateway.upstream")) {
-        (Some(own), Some(any)) if any.origin.layer() > own.origin.layer() => Some(any),
-        (own, any) => own.or(any),
+    let Some(text) = layers.get_or_general::<String>(path, "gateway.upstream") else {
+        return Upstream::ProviderDefault;
     };
-    match chosen.map(|found| &found.value) {
-        Some(Value::Text(text)) => match text.strip_prefix(url::SCRIPTED_PREFIX) {
-            Some(script) => Upstream::Scripted(script.to_owned()),
-            None => Upstream::Url(text.clone()),
-        },
-        _ => Upstream::ProviderDefault,
-    }
-}
-
-fn body_store(layers: &Layers) -> BodyStore {
-    let found = layers.effective.get(&Key::from_path("gateway.spool"));
-    match found.map(|found| (&found.value, resolve_path(found))) {
-        Some((Value::Text(text), _)) if text == "none" => BodyStore::Memory,
-        Some((_, Some(folder))) => BodyStore::Folder(folder),
-        _ => BodyStore::DefaultFolder,
+    match text.strip_prefix(url::SCRIPTED_PREFIX) {
+        Some(script) => Upstream::Scripted(script.to_owned()),
+        None => Upstream::Url(text),
     }
 }

@@ -1,12 +1,10 @@
 //! The MCP servers in the settings.
 
-use crate::config::key::Key;
 use crate::config::layers::Layers;
 use crate::config::settings::{MAX_TOOL_TIMEOUT, Secret};
-use crate::config::value::Value;
 use crate::platform::exit::UsageError;
 use outlast_session::tools::Effect;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A configured MCP server.
@@ -25,46 +23,29 @@ pub(crate) struct McpServerSettings {
     pub(crate) effects: BTreeMap<String, Effect>,
 }
 
-const VARIABLES: &str = "mcp.<server>.env.<variable>";
-
 /// Returns all servers, ordered by name.
 pub(in crate::config) fn all(layers: &Layers) -> Result<Vec<McpServerSettings>, UsageError> {
-    let fields = ["command", "timeout", "effects", "env.<variable>"];
-    let paths = fields.map(|field| format!("mcp.<server>.{field}"));
-    let keys = layers.effective.keys();
-    let names: BTreeSet<&str> = keys
-        .filter_map(|key| paths.iter().find_map(|path| key.name_in(path)))
-        .collect();
-    names.into_iter().map(|name| server(layers, name)).collect()
+    let names = layers.names("mcp").into_iter();
+    names.map(|name| server(layers, name)).collect()
 }
 
 fn server(layers: &Layers, name: &str) -> Result<McpServerSettings, UsageError> {
-    let key = |field: &str| Key::with_name(&format!("mcp.<server>.{field}"), name);
+    let own = layers.named("mcp", name);
     let wrong = |problem: String| UsageError(format!("MCP server `{name}`: {problem}"));
-    let command = layers.text(&key("command"));
+    let command: Option<String> = own.get("command");
     let command = command.ok_or_else(|| wrong("`command` is missing".to_owned()))?;
-    let mut words = split_command_line(command).map_err(wrong)?.into_iter();
+    let mut words = split_command_line(&command).map_err(wrong)?.into_iter();
     let program = words.next();
-    let effects = layers.text(&key("effects")).unwrap_or_default();
-    let timeout = layers.effective.get(&key("timeout"));
-    let variables = layers.effective.iter();
-    let variables = variables.filter(|(key, _)| key.name_in(VARIABLES) == Some(name));
     Ok(McpServerSettings {
         name: name.to_owned(),
         program: program.ok_or_else(|| wrong("`command` is empty".to_owned()))?,
         arguments: words.collect(),
-        variables: variables
-            .filter_map(|(key, found)| match &found.value {
-                Value::Secret(value) => Some((key.last().to_owned(), value.clone())),
-                _ => None,
-            })
-            .collect(),
-        timeout: match timeout.map(|found| &found.value) {
-            Some(Value::Duration(Duration::ZERO)) => Some(MAX_TOOL_TIMEOUT),
-            Some(Value::Duration(limit)) => Some(*limit),
-            _ => None,
+        variables: own.secrets("env"),
+        timeout: match own.get("timeout") {
+            Some(Duration::ZERO) => Some(MAX_TOOL_TIMEOUT),
+            limit => limit,
         },
-        effects: self::effects(effects).map_err(wrong)?,
+        effects: effects(&own.value::<String>("effects")).map_err(wrong)?,
     })
 }
 

@@ -1,14 +1,11 @@
 //! Settings for remedies other than a retry: a fallback model, compaction, a correction, a continuation.
 
-use crate::config::key::Key;
 use crate::config::layers::Layers;
 use crate::config::sections::fallback_chain::ProviderModel;
-use crate::config::value::Value;
 use outlast_kernel::decision::AfterContent;
 use outlast_kernel::fallback::{Condition, Rules};
 use outlast_kernel::model_info::{self, Capabilities, ContinueBy};
 use outlast_session::compaction;
-use std::time::Duration;
 
 /// The default for [`Recovery::corrections`].
 const DEFAULT_CORRECTIONS: u32 = 3;
@@ -26,24 +23,23 @@ pub(crate) struct Recovery {
 
 impl Recovery {
     pub(in crate::config) fn from_layers(layers: &Layers) -> Self {
-        let flag = |path| matches!(layers.value(path), Some(Value::Flag(true)));
         let usual = compaction::Settings::default();
+        let own = layers.table("compaction");
         Self {
-            after_content: match layers.text(&Key::from_path("after_content")) {
+            after_content: match layers.get::<String>("after_content").as_deref() {
                 Some("fail") => AfterContent::Fail,
                 Some("continue") => AfterContent::Continue,
                 _ => AfterContent::Retract,
             },
-            corrections: match flag("recovery.retry_unusable_responses") {
-                true => DEFAULT_CORRECTIONS,
-                false => 0,
+            corrections: match layers.get("recovery.retry_unusable_responses") {
+                Some(true) => DEFAULT_CORRECTIONS,
+                _ => 0,
             },
             fallback: rules(layers),
             compaction: compaction::Settings {
-                enabled: flag("compaction.enabled"),
-                threshold: count(layers, "compaction.threshold")
-                    .map_or(usual.threshold, |percent| f64::from(percent) / 100.0),
-                keep_tokens: count(layers, "compaction.keep").map_or(usual.keep_tokens, u64::from),
+                enabled: own.value("enabled"),
+                threshold: f64::from(own.value::<u32>("threshold")) / 100.0,
+                keep_tokens: own.value::<u32>("keep").into(),
                 ..usual
             },
         }
@@ -51,47 +47,26 @@ impl Recovery {
 }
 
 fn rules(layers: &Layers) -> Rules {
-    let usual = Rules::default();
-    let duration = |path, usual: Duration| match layers.value(path) {
-        Some(Value::Duration(duration)) => *duration,
-        _ => usual,
-    };
+    let own = layers.table("fallback");
+    let words: Vec<String> = own.value("on");
+    let is_named = |one: &Condition| words.iter().any(|word| word == one.as_str());
     Rules {
-        conditions: match layers.value("fallback.on") {
-            Some(Value::List(words)) => {
-                let is_named = |one: &Condition| words.iter().any(|word| word == one.as_str());
-                Condition::ALL.into_iter().filter(is_named).collect()
-            }
-            _ => usual.conditions,
-        },
-        overload_retries: count(layers, "fallback.overload_retries")
-            .unwrap_or(usual.overload_retries),
-        max_usage_wait: duration("fallback.max_usage_limit_wait", usual.max_usage_wait),
-        cooldown: duration("fallback.cooldown", usual.cooldown),
-    }
-}
-
-fn count(layers: &Layers, path: &str) -> Option<u32> {
-    match layers.value(path) {
-        Some(Value::Count(count)) => Some(*count),
-        _ => None,
+        conditions: Condition::ALL.into_iter().filter(is_named).collect(),
+        overload_retries: own.value("overload_retries"),
+        max_usage_wait: own.value("max_usage_limit_wait"),
+        cooldown: own.value("cooldown"),
     }
 }
 
 /// Returns the capabilities of a model: the built-in ones, overridden by the settings.
 pub(in crate::config) fn model_traits(layers: &Layers, place: &ProviderModel) -> Capabilities {
-    let ProviderModel { provider, model } = place;
-    let own = |field: &str| Key::with_name(&format!("models.<model>.{field}"), model);
-    let known = model_info::capabilities(provider.name(), model);
-    let window = layers.effective.get(&own("context_window"));
+    let known = model_info::capabilities(place.provider.name(), &place.model);
+    let own = layers.named("models", &place.model);
+    let window = own.get("context_window").map(|tokens: u32| tokens.into());
+    let continues_by = own.get("continue_by");
+    let continues_by = continues_by.and_then(|name: String| ContinueBy::named(&name));
     Capabilities {
-        window: match window.map(|found| &found.value) {
-            Some(Value::Count(tokens)) => Some(u64::from(*tokens)),
-            _ => known.window,
-        },
-        continues_by: layers
-            .text(&own("continue_by"))
-            .and_then(ContinueBy::named)
-            .unwrap_or(known.continues_by),
+        window: window.or(known.window),
+        continues_by: continues_by.unwrap_or(known.continues_by),
     }
 }

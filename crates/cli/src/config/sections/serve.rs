@@ -1,9 +1,55 @@
-//! The typed settings of `outlast serve`.
+//! The settings of `outlast serve`: their rows of the table, and their types.
+//!
+//! All rows are restricted: no project says who may use the user's sessions.
 
 use crate::config::layers::Layers;
-use crate::config::sections::gateway::{count, texts};
-use crate::config::value::Value;
+use crate::config::table::{AFTER_CONTENT, Kind, Setting, setting};
+use outlast_kernel::policy::Policy;
 use std::net::{Ipv4Addr, SocketAddr};
+
+pub(in crate::config) const SERVE: &[Setting] = &[
+    setting("serve.listen", Kind::Address, "Address on which `outlast serve` listens.")
+        .default("127.0.0.1:4190")
+        .flag("--listen"),
+    setting(
+        "serve.policy",
+        Kind::Choice(&Policy::NAMES),
+        "Retry policy of the server's sessions, if retry.policy is not set.",
+    )
+    .default("overnight"),
+    setting(
+        "serve.after_content",
+        Kind::Choice(&AFTER_CONTENT),
+        "Treatment of a response that breaks off in a session of the server, if after_content is not set.",
+    )
+    .default("fail"),
+    setting(
+        "serve.require_token",
+        Kind::Flag,
+        "Requires the token on this machine, too. It is always required from other machines, and if serve.allowed_hosts or serve.origins is set.",
+    )
+    .default("false"),
+    setting(
+        "serve.allowed_hosts",
+        Kind::List(&Kind::Name),
+        "Host names that requests may address, in addition to addresses and localhost.",
+    ),
+    setting(
+        "serve.origins",
+        Kind::List(&Kind::Name),
+        "Origins of other web pages that may send requests, such as \"https://app.example.com\"; none by default.",
+    ),
+    setting("serve.max_body", Kind::Size, "Maximum size of a request body.")
+        .default("32MiB"),
+    setting("serve.max_connections", Kind::COUNT, "Maximum number of concurrent connections.")
+        .default("4096"),
+    setting(
+        "serve.max_requests_per_second",
+        Kind::COUNT,
+        "Maximum number of requests per second from one address, averaged over five seconds.",
+    )
+    .default("1000"),
+];
 
 /// The settings of a server.
 #[derive(Clone, Debug)]
@@ -21,21 +67,17 @@ pub(crate) struct ServeSettings {
 
 impl ServeSettings {
     pub(in crate::config) fn from_layers(layers: &Layers) -> Self {
+        let own = layers.table("serve");
         Self {
-            listen: match layers.value("serve.listen") {
-                Some(Value::Address(address)) => *address,
-                _ => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            },
-            require_token: matches!(layers.value("serve.require_token"), Some(Value::Flag(true))),
-            host_names: texts(layers, "serve.allowed_hosts"),
-            origins: texts(layers, "serve.origins"),
-            max_body: match layers.value("serve.max_body") {
-                Some(Value::Size(bytes)) => *bytes,
-                _ => u64::MAX,
-            },
-            max_connections: count(layers, "serve.max_connections").unwrap_or(u32::MAX),
-            max_requests_per_second: count(layers, "serve.max_requests_per_second")
-                .unwrap_or(u32::MAX),
+            listen: own
+                .get("listen")
+                .unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+            require_token: own.value("require_token"),
+            host_names: own.value("allowed_hosts"),
+            origins: own.value("origins"),
+            max_body: own.value("max_body"),
+            max_connections: own.value("max_connections"),
+            max_requests_per_second: own.value("max_requests_per_second"),
         }
     }
 
