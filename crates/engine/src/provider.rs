@@ -5,7 +5,8 @@
 
 mod adapter;
 mod check;
-mod response;
+mod deltas;
+pub mod response;
 mod watchdog;
 
 use crate::BoxStream;

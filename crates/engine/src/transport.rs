@@ -14,7 +14,7 @@ use outlast_kernel::failure::IoKind;
 #[cfg(feature = "http")]
 pub use forward::{Forwarded, Forwarder, Payload};
 #[cfg(feature = "http")]
-pub use http::{Http, HttpSettings, Proxies, SettingError};
+pub use http::{Http, HttpSettings, Proxies, SettingError, header_pairs};
 
 /// Makes HTTP requests.
 pub trait Transport: Send + Sync {

@@ -193,7 +193,6 @@ impl Call {
             request: &self.request,
             upstreams: &self.upstreams,
             credential: self.driver.account().map(|account| &account.credential),
-            clock: &*shared.clock,
             timers: &shared.timers,
         };
         let mut keeper = KeepAlive {

@@ -11,6 +11,7 @@ use crate::observe::log::Outcome;
 use crate::server::socket::Socket;
 use bytes::Bytes;
 use outlast_dialect::stream_error;
+use outlast_engine::provider::response::Body as _;
 use outlast_engine::transport::Forwarded;
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::{ClassifiedFailure, Failure, IoKind, Phase};
@@ -18,8 +19,6 @@ use outlast_kernel::time::Span;
 use std::io;
 use std::time::Duration;
 
-/// The time that a complete response is given for its trailing events.
-const TRAILER_TIMEOUT: Duration = Duration::from_secs(2);
 /// The window over which the throughput of a stream is measured.
 const THROUGHPUT_WINDOW: Duration = Duration::from_secs(60);
 
@@ -149,16 +148,13 @@ impl Call {
         let began = self.shared.now();
         // The provider has all of its time, however long the client took for the last piece.
         events.watchdog.record_keepalive(began);
-        let deadline = match events.relay.is_complete() {
-            true => {
-                let end = began + TRAILER_TIMEOUT;
-                Some(*events.trailer_deadline.get_or_insert(end))
-            }
-            false => (events.watchdog.deadline().into_iter())
-                .chain(pace.deadline())
-                .min(),
-        };
-        if events.trailer_deadline.is_some_and(|end| end <= began) {
+        let is_complete = events.relay.is_complete();
+        events.watchdog.record_completion(is_complete, began);
+        let pace_end = pace.deadline().filter(|_| !is_complete);
+        let deadline = (events.watchdog.deadline().into_iter())
+            .chain(pace_end)
+            .min();
+        if is_complete && deadline.is_some_and(|end| end <= began) {
             let message = "the stream goes on after its end";
             return RelayEvent::Failed(self.failure_after_content(IoKind::Idle, message));
         }

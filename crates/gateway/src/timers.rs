@@ -5,6 +5,7 @@
 //! has come, and a dropped timer is removed.
 
 use outlast_engine::Clock;
+use outlast_engine::provider::response;
 use outlast_kernel::Timestamp;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -40,7 +41,7 @@ struct TimerSet {
 }
 
 /// A future that is ready once its time has come.
-pub(super) struct Timer {
+pub(crate) struct Timer {
     timers: Timers,
     at: Option<Timestamp>,
     key: Option<Key>,
@@ -65,6 +66,18 @@ impl Timers {
             at,
             key: None,
         }
+    }
+}
+
+impl response::Timer for Timers {
+    type Sleep = Timer;
+
+    fn now(&self) -> Timestamp {
+        self.0.clock.now()
+    }
+
+    fn sleep_until(&self, at: Option<Timestamp>) -> Timer {
+        self.sleep_until(at)
     }
 }
 

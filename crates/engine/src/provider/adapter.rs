@@ -1,17 +1,15 @@
 //! The provider adapter: one dialect over one transport, one request for each call, typed failures.
 
-use super::response::ResponseReader;
+use super::deltas::{Deltas, deltas};
+use super::response::{ClockTimer, ResponseReader};
 use super::{Provider, Timeouts};
+use crate::Clock;
 use crate::credential::Credential;
 use crate::transport::{self, Transport};
-use crate::{BoxStream, Clock};
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
-use outlast_dialect::{Delivery, Delta, Dialect, Request, StreamCursor, anthropic};
+use outlast_dialect::{Delivery, Dialect, Request, StreamCursor, anthropic};
 use outlast_kernel::failure::Failure;
 use std::sync::Arc;
-
-type Deltas = BoxStream<'static, Result<Delta, Box<Failure>>>;
 
 /// A provider that speaks one dialect over a transport.
 #[derive(Clone)]
@@ -20,7 +18,7 @@ pub struct Adapter {
     endpoint: String,
     pub(super) dialect: Dialect,
     pub(super) transport: Arc<dyn Transport>,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) clock: ClockTimer,
     pub(super) timeouts: Timeouts,
     pub(super) credential: Option<Credential>,
     /// Further secrets to redact if the provider sends them back.
@@ -35,7 +33,7 @@ impl Adapter {
             endpoint: String::new(),
             dialect,
             transport,
-            clock,
+            clock: ClockTimer(clock),
             timeouts: Timeouts::default(),
             credential: None,
             redacted_secrets: Vec::new(),
@@ -78,41 +76,19 @@ impl Adapter {
         }
     }
 
-    /// Makes one request and returns the deltas of its response.
-    fn start(&self, request: &Request) -> Deltas {
-        let accept = match request.delivery {
-            Delivery::Streamed => "text/event-stream",
-            Delivery::Whole => "application/json",
-        };
-        let request = transport::Request {
-            method: transport::Method::Post,
-            path: self.dialect.path().to_owned(),
-            headers: self.headers(accept),
-            body: Bytes::from(self.dialect.encode_request(request)),
-        };
-        delta_stream(ResponseReader::new(self.clone(), request))
-    }
-
-    /// Makes one request for the rest of a completion; `None` when the dialect does not store completions.
-    fn start_rest(&self, place: &StreamCursor) -> Option<Deltas> {
-        let request = transport::Request {
-            method: transport::Method::Get,
-            path: self.dialect.resume_path(place)?,
-            headers: self.headers("text/event-stream"),
-            body: Bytes::new(),
-        };
-        Some(delta_stream(ResponseReader::resuming(
-            self.clone(),
-            request,
-            place,
-        )))
-    }
-
     /// Returns the provider with the credential, if there is one.
     fn with_optional_credential(&self, credential: Option<&Credential>) -> Self {
         match credential {
             Some(credential) => self.clone().with_credential(credential.clone()),
             None => self.clone(),
+        }
+    }
+
+    /// Returns a reader of its responses.
+    pub(super) fn reader(&self) -> ResponseReader<'_, ClockTimer> {
+        ResponseReader {
+            provider: &self.name,
+            timer: &self.clock,
         }
     }
 
@@ -148,32 +124,29 @@ impl Provider for Adapter {
         &self.endpoint
     }
 
-    fn stream(
-        &self,
-        request: &Request,
-        credential: Option<&Credential>,
-    ) -> BoxStream<'static, Result<Delta, Box<Failure>>> {
-        self.with_optional_credential(credential).start(request)
+    fn stream(&self, request: &Request, credential: Option<&Credential>) -> Deltas {
+        let adapter = self.with_optional_credential(credential);
+        let accept = match request.delivery {
+            Delivery::Streamed => "text/event-stream",
+            Delivery::Whole => "application/json",
+        };
+        let request = transport::Request {
+            method: transport::Method::Post,
+            path: self.dialect.path().to_owned(),
+            headers: adapter.headers(accept),
+            body: Bytes::from(self.dialect.encode_request(request)),
+        };
+        deltas(adapter, request, None)
     }
 
-    fn resume(
-        &self,
-        place: &StreamCursor,
-        credential: Option<&Credential>,
-    ) -> Option<BoxStream<'static, Result<Delta, Box<Failure>>>> {
-        self.with_optional_credential(credential).start_rest(place)
+    fn resume(&self, place: &StreamCursor, credential: Option<&Credential>) -> Option<Deltas> {
+        let adapter = self.with_optional_credential(credential);
+        let request = transport::Request {
+            method: transport::Method::Get,
+            path: self.dialect.resume_path(place)?,
+            headers: adapter.headers("text/event-stream"),
+            body: Bytes::new(),
+        };
+        Some(deltas(adapter, request, Some(place.clone())))
     }
-}
-
-fn delta_stream(reader: ResponseReader) -> Deltas {
-    let frames = stream::unfold(reader, |mut reader| async move {
-        let frame = reader.next().await?;
-        Some((frame, reader))
-    });
-    frames
-        .flat_map(|frame| match frame {
-            Ok(deltas) => stream::iter(deltas.into_iter().map(Ok).collect::<Vec<_>>()),
-            Err(failure) => stream::iter(vec![Err(failure)]),
-        })
-        .boxed()
 }

@@ -1,6 +1,7 @@
 //! Checks that a provider is reachable and accepts the key, without calling a model.
 
 use super::Adapter;
+use super::response::{StreamBody, Timer};
 use crate::transport::{Method, Request};
 use bytes::Bytes;
 use outlast_dialect::stream_error;
@@ -26,20 +27,20 @@ impl Adapter {
             headers: self.headers("application/json"),
             body: Bytes::new(),
         };
-        let sent = self.transport.send(request);
-        let response = match self
-            .with_time_limit(self.timeouts.until_headers(), sent)
-            .await
-        {
-            Some(Ok(response)) => response,
-            Some(Err(error)) => return self.unreachable_check(self.transport_failure(&error)),
-            None => return self.unreachable_check(self.response_timeout()),
+        let response = match self.send(request).await {
+            Ok(response) => response,
+            Err(failure) => {
+                return ProviderCheck {
+                    date: None,
+                    result: Err(self.scrubbed(failure)),
+                };
+            }
         };
         let named = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("date");
         let date = response.headers.iter().find(named);
         let date = date.map(|(_, value)| value.clone());
         let result = if (200..300).contains(&response.status) {
-            self.verify_model_list(self.error_text(response.body).await)
+            self.verify_model_list(self.error_text(&mut StreamBody(response.body)).await)
         } else {
             Err(self.scrubbed(self.error_response(response).await))
         };
@@ -53,12 +54,5 @@ impl Adapter {
         }
         let failure = stream_error::not_an_event_stream(&self.name, &body, self.clock.now());
         Err(self.scrubbed(failure))
-    }
-
-    fn unreachable_check(&self, failure: Box<Failure>) -> ProviderCheck {
-        ProviderCheck {
-            date: None,
-            result: Err(self.scrubbed(failure)),
-        }
     }
 }

@@ -8,6 +8,8 @@ use outlast_kernel::Timestamp;
 use std::time::Duration;
 
 const MAX_KEEPALIVE_IDLE_PERIODS: u32 = 3;
+/// The time that a complete response is given for its trailing events.
+const TRAILING_EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Tracks the deadlines of one response.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +19,8 @@ pub struct Watchdog {
     has_progress: bool,
     progress_at: Timestamp,
     alive_at: Timestamp,
+    /// The time since which only trailing events are missing.
+    complete_at: Option<Timestamp>,
 }
 
 impl Watchdog {
@@ -28,6 +32,7 @@ impl Watchdog {
             has_progress: false,
             progress_at: now,
             alive_at: now,
+            complete_at: None,
         }
     }
 
@@ -50,6 +55,12 @@ impl Watchdog {
         self.alive_at = now;
     }
 
+    /// Records whether only trailing events are missing. An event after the end shows that it was none.
+    pub fn record_completion(&mut self, is_complete: bool, now: Timestamp) {
+        let ended = self.complete_at.unwrap_or(now);
+        self.complete_at = is_complete.then_some(ended);
+    }
+
     /// Returns whether any event arrived.
     pub fn has_begun(&self) -> bool {
         self.announced || self.has_progress
@@ -57,6 +68,9 @@ impl Watchdog {
 
     /// Returns the time at which the response counts as stalled, if there is a limit.
     pub fn deadline(&self) -> Option<Timestamp> {
+        if let Some(complete_at) = self.complete_at {
+            return Some(complete_at + TRAILING_EVENTS_TIMEOUT);
+        }
         let limit = self.current_limit();
         let silent = self.alive_at + limit;
         let breaths = match self.timeouts.idle {
@@ -68,7 +82,7 @@ impl Watchdog {
     }
 
     /// Returns the limit that currently applies.
-    pub fn current_limit(&self) -> Duration {
+    fn current_limit(&self) -> Duration {
         if self.has_progress {
             self.timeouts.idle
         } else {

@@ -7,6 +7,7 @@ mod plain;
 use super::http::client_error::{self, RequestBodyError};
 use super::http::{build_client, client_builder, parse_base_url, parse_headers, request_url};
 use super::{Error, HttpSettings, SettingError};
+use crate::provider::response;
 use ::http::header::CONTENT_LENGTH;
 use ::http::{HeaderMap, Method, StatusCode};
 use bytes::Bytes;
@@ -133,9 +134,9 @@ impl Forwarder {
     }
 }
 
-impl Forwarded {
-    /// Returns the next piece of the body as it arrived; `None` at the end.
-    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
+impl response::Body for Forwarded {
+    /// Returns the next piece of the body as it arrived.
+    async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         match &mut self.body {
             Body::Plain(body) => body.next().await,
             Body::Client(response) => {

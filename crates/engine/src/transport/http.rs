@@ -174,18 +174,23 @@ pub(super) fn join_path(base: &Url, path: &str) -> String {
 }
 
 fn convert_response(response: reqwest::Response) -> Response {
-    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    let headers = response.headers().iter();
     Response {
         status: response.status().as_u16(),
-        headers: headers
-            .map(|(name, value)| (name.as_str().to_owned(), text(value)))
-            .collect(),
+        headers: header_pairs(response.headers()),
         body: response
             .bytes_stream()
             .map_err(|error| client_error::from_reqwest(&error))
             .boxed(),
     }
+}
+
+/// Returns the headers as text.
+pub fn header_pairs(headers: &HeaderMap) -> Vec<(String, String)> {
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    headers
+        .iter()
+        .map(|(name, value)| (name.as_str().to_owned(), text(value)))
+        .collect()
 }
 
 pub(super) fn parse_base_url(text: &str) -> Result<Url, SettingError> {

@@ -10,30 +10,22 @@ use crate::upstreams::Upstreams;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
 use outlast_dialect::StreamActivity;
-use outlast_dialect::error_body::{self, RawError};
-use outlast_dialect::relay::{self, BodyKind, Relay};
-use outlast_engine::Clock;
+use outlast_dialect::relay::{BodyKind, Relay};
 use outlast_engine::credential::Credential;
 use outlast_engine::provider::Watchdog;
-use outlast_engine::transport::{self, Forwarded};
+use outlast_engine::provider::response::{ResponseReader, Timer, with_headers};
+use outlast_engine::transport::{Forwarded, header_pairs};
 use outlast_kernel::Timestamp;
-use outlast_kernel::failure::{Failure, IoKind, Phase, Transport};
-use outlast_kernel::time::Span;
-use std::time::Duration;
+use outlast_kernel::failure::{Failure, IoKind, Phase};
 
-const MAX_ERROR_BYTES: usize = 64 << 10;
-const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The factor for the time limit of a response in one document.
 const WHOLE_RESPONSE_TIMEOUT_FACTOR: u32 = 3;
-/// Maximum size of a response in one document that is read completely before it is handed on, in bytes.
-const MAX_BUFFERED_RESPONSE_BYTES: usize = 16 << 20;
 
 /// The target, the time limits and the purpose of one attempt.
 pub(crate) struct Attempt<'a> {
     pub(crate) request: &'a InboundRequest,
     pub(crate) upstreams: &'a Upstreams,
     pub(crate) credential: Option<&'a Credential>,
-    pub(crate) clock: &'a dyn Clock,
     pub(crate) timers: &'a Timers,
 }
 
@@ -65,8 +57,6 @@ pub(crate) struct EventStream {
     pub(crate) ready: Vec<Bytes>,
     /// The body has ended.
     pub(crate) has_ended: bool,
-    /// The time at which reading stops in any case, once the response is complete.
-    pub(crate) trailer_deadline: Option<Timestamp>,
 }
 
 /// A request that failed before content.
@@ -94,7 +84,7 @@ impl Attempt<'_> {
         let body = self.request.body.payload().await;
         let body = body.map_err(|error| {
             let message = format!("the request cannot be read back: {error}");
-            self.failure(IoKind::Misconfigured, &message)
+            self.reader().failure(IoKind::Misconfigured, &message)
         })?;
         let mut headers = self.request.headers();
         if let Some(credential) = self.credential {
@@ -107,18 +97,10 @@ impl Attempt<'_> {
             // The headers of a response in one document arrive when it is complete.
             limit = limit.saturating_mul(WHOLE_RESPONSE_TIMEOUT_FACTOR);
         }
-        let deadline = (!limit.is_zero()).then(|| self.clock.now() + limit);
-        let response = tokio::select! {
-            biased;
-            response = sending => response.map_err(|error| self.transport_failure(&error))?,
-            () = self.timers.sleep_until(deadline) => {
-                let message = format!("no response came for {}", Span(limit));
-                return Err(self.failure(IoKind::Timeout, &message));
-            }
-        };
+        let response = self.reader().headers(sending, limit, limit).await?;
         if response.status.is_informational() {
             let message = "the provider wants to speak another protocol, which nobody asked for";
-            return Err(self.failure(IoKind::Protocol, message));
+            return Err(self.reader().failure(IoKind::Protocol, message).into());
         }
         self.read_response(response).await.map_err(|mut failed| {
             failed.failure.phase = Phase::BeforeContent;
@@ -179,32 +161,16 @@ impl Attempt<'_> {
         }
     }
 
-    /// Reads a stream of events up to its first content. Its first bytes tell whether it is one, whatever its headers call
-    /// it.
+    /// Reads a stream of events up to its first content, or what came in its place.
     async fn stream(
         &self,
         headers: &HeaderMap,
         mut upstream: Forwarded,
     ) -> Result<UpstreamBody, Box<FailedAttempt>> {
-        let mut watchdog = Watchdog::new(self.upstreams.timeouts, self.clock.now());
-        let mut head = BytesMut::new();
-        loop {
-            match relay::sniff_body(&head) {
-                Some(BodyKind::EventStream) => break,
-                Some(BodyKind::Json | BodyKind::Html) => {
-                    return self.read_whole(headers, upstream, head).await;
-                }
-                // Blanks without end are passed on like any other stream.
-                None if head.len() > relay::MAX_HELD_BYTES => break,
-                None => {}
-            }
-            match self.next(&mut upstream, &watchdog).await? {
-                Some(bytes) => {
-                    watchdog.record_keepalive(self.clock.now());
-                    head.extend_from_slice(&bytes);
-                }
-                None => break,
-            }
+        let mut watchdog = Watchdog::new(self.upstreams.timeouts, self.timers.now());
+        let (kind, head) = self.reader().kind(&mut upstream, &mut watchdog).await?;
+        if kind != BodyKind::EventStream {
+            return self.read_whole(headers, upstream, head).await;
         }
         let mut events = EventStream {
             relay: self.request.dialect().relay(self.provider()),
@@ -212,11 +178,9 @@ impl Attempt<'_> {
             watchdog,
             ready: Vec::new(),
             has_ended: false,
-            trailer_deadline: None,
         };
-        self.until_content(&mut events, head.freeze())
-            .await
-            .map_err(|failed| with_headers(failed, headers))?;
+        let arrived = self.until_content(&mut events, head.freeze()).await;
+        arrived.map_err(|failure| with_missing_headers(failure, headers))?;
         Ok(UpstreamBody::Events(Box::new(events)))
     }
 
@@ -224,32 +188,17 @@ impl Attempt<'_> {
         &self,
         events: &mut EventStream,
         head: Bytes,
-    ) -> Result<(), Box<FailedAttempt>> {
+    ) -> Result<(), Box<Failure>> {
         let mut bytes = Some(head);
         while let Some(piece) = bytes {
-            events.push(piece, self.clock.now())?;
+            events.push(piece, self.timers.now())?;
             if events.relay.has_content() || events.relay.is_complete() {
                 return Ok(());
             }
-            bytes = self.next(&mut events.upstream, &events.watchdog).await?;
+            let reader = self.reader();
+            bytes = reader.piece(&mut events.upstream, &events.watchdog).await?;
         }
-        Ok(events.finish(self.clock.now())?)
-    }
-
-    /// Returns the next piece of the body, within the time limit of the watchdog.
-    async fn next(
-        &self,
-        upstream: &mut Forwarded,
-        watchdog: &Watchdog,
-    ) -> Result<Option<Bytes>, Box<FailedAttempt>> {
-        tokio::select! {
-            biased;
-            chunk = upstream.chunk() => chunk.map_err(|error| self.transport_failure(&error)),
-            () = self.timers.sleep_until(watchdog.deadline()) => {
-                let message = format!("the stream stood still for {}", Span(watchdog.stall_duration()));
-                Err(self.failure(IoKind::Idle, &message))
-            }
-        }
+        events.finish(self.timers.now())
     }
 
     /// Reads a response in one document. One that is too long to be kept is relayed as it arrives.
@@ -259,83 +208,35 @@ impl Attempt<'_> {
         mut upstream: Forwarded,
         head: BytesMut,
     ) -> Result<UpstreamBody, Box<FailedAttempt>> {
-        let mut watchdog = Watchdog::new(self.upstreams.timeouts, self.clock.now());
-        let mut body = head;
-        let mut first = None;
-        while let Some(piece) = self.next(&mut upstream, &watchdog).await? {
-            // Some servers send blanks as keep-alives.
-            if piece.iter().all(u8::is_ascii_whitespace) {
-                watchdog.record_keepalive(self.clock.now());
-            } else {
-                watchdog.record_progress(self.clock.now());
-            }
-            match (first.take(), body.is_empty()) {
-                // Most come in one piece, which need not be copied.
-                (None, true) => first = Some(piece),
-                (before, _) => {
-                    body.extend_from_slice(&before.unwrap_or_default());
-                    body.extend_from_slice(&piece);
-                }
-            }
-            if body.len() > MAX_BUFFERED_RESPONSE_BYTES {
-                return Ok(UpstreamBody::Opaque(
-                    vec![body.freeze()],
-                    Box::new(upstream),
-                ));
-            }
+        let mut watchdog = Watchdog::new(self.upstreams.timeouts, self.timers.now());
+        let reader = self.reader();
+        let whole = reader.whole(&mut upstream, head, &mut watchdog);
+        let (body, is_complete) = whole.await?;
+        if !is_complete {
+            return Ok(UpstreamBody::Opaque(vec![body], Box::new(upstream)));
         }
-        let body = first.unwrap_or_else(|| body.freeze());
         if self.request.route.kind == Kind::Inference {
-            let now = self.clock.now();
-            let checked = self
-                .request
-                .dialect()
-                .check_response(self.provider(), &body, now);
-            checked.map_err(|failure| with_headers(failure.into(), headers))?;
+            let (dialect, now) = (self.request.dialect(), self.timers.now());
+            let checked = dialect.check_response(self.provider(), &body, now);
+            checked.map_err(|failure| with_missing_headers(failure, headers))?;
         }
         Ok(UpstreamBody::Whole(body))
     }
 
-    /// Reads an error response within bounds: a slow or endless one must not hide the status.
     async fn read_error_response(
         &self,
         status: StatusCode,
         headers: HeaderMap,
         mut upstream: Forwarded,
     ) -> Box<FailedAttempt> {
-        let mut body = BytesMut::new();
-        let mut ended = false;
-        let reading = async {
-            while body.len() < MAX_ERROR_BYTES {
-                match upstream.chunk().await {
-                    Ok(Some(piece)) => body.extend_from_slice(&piece),
-                    Ok(None) | Err(_) => {
-                        ended = true;
-                        return;
-                    }
-                }
-            }
-        };
-        let deadline = self.clock.now() + ERROR_BODY_TIMEOUT;
-        tokio::select! {
-            biased;
-            () = reading => {}
-            () = self.timers.sleep_until(Some(deadline)) => ended = true,
-        }
-        let body = body.freeze();
-        let failure = error_body::parse(RawError {
-            provider: self.provider(),
-            transport: Transport::Http,
-            status: Some(status.as_u16()),
-            headers: &header_pairs(&headers),
-            body: &String::from_utf8_lossy(&body),
-            at: self.clock.now(),
-        });
+        let (body, has_ended) = self.reader().error_body(&mut upstream).await;
+        let text = String::from_utf8_lossy(&body);
+        let failure = (self.reader()).error(status.as_u16(), &header_pairs(&headers), &text);
         let error_response = Some(ErrorResponse {
             status,
             headers: forwarded_response_headers(headers),
             body,
-            rest: (!ended).then_some(upstream),
+            rest: (!has_ended).then_some(upstream),
         });
         Box::new(FailedAttempt {
             failure,
@@ -343,17 +244,15 @@ impl Attempt<'_> {
         })
     }
 
+    fn reader(&self) -> ResponseReader<'_, Timers> {
+        ResponseReader {
+            provider: self.provider(),
+            timer: self.timers,
+        }
+    }
+
     fn provider(&self) -> &str {
         &self.upstreams.for_route(self.request.route).name
-    }
-
-    fn transport_failure(&self, error: &transport::Error) -> Box<FailedAttempt> {
-        self.failure(error.io, &error.message)
-    }
-
-    fn failure(&self, io: IoKind, message: &str) -> Box<FailedAttempt> {
-        let failure = Failure::thrown(self.provider(), message, self.clock.now());
-        Box::new(failure.with_io(io)).into()
     }
 }
 
@@ -384,20 +283,10 @@ impl From<Box<Failure>> for Box<FailedAttempt> {
     }
 }
 
-/// Adds the headers of a response that failed later: they may state when to retry.
-fn with_headers(mut failed: Box<FailedAttempt>, headers: &HeaderMap) -> Box<FailedAttempt> {
-    if failed.failure.headers.is_empty() {
-        let all = header_pairs(headers);
-        let all = all.iter().map(|(name, value)| (&**name, &**value));
-        failed.failure = failed.failure.with_headers(all);
+/// Adds the headers of a response to its failure, if it has none.
+fn with_missing_headers(failure: Box<Failure>, headers: &HeaderMap) -> Box<Failure> {
+    match failure.headers.is_empty() {
+        true => with_headers(failure, &header_pairs(headers)),
+        false => failure,
     }
-    failed
-}
-
-fn header_pairs(headers: &HeaderMap) -> Vec<(String, String)> {
-    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-    let headers = headers.iter();
-    headers
-        .map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes())))
-        .collect()
 }
