@@ -72,3 +72,38 @@ pub struct Error {
     /// A description of the error.
     pub message: String,
 }
+
+impl Error {
+    /// Creates an error.
+    pub fn new(io: IoKind, message: impl ToString) -> Self {
+        let message = message.to_string();
+        Self { io, message }
+    }
+
+    #[cfg(feature = "http")]
+    fn protocol(message: impl ToString) -> Self {
+        Self::new(IoKind::Protocol, message)
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(io_kind(&error), error)
+    }
+}
+
+/// Returns the kind of an I/O error.
+pub(crate) fn io_kind(error: &std::io::Error) -> IoKind {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
+            IoKind::Reset
+        }
+        ErrorKind::ConnectionRefused | ErrorKind::NotConnected | ErrorKind::HostUnreachable => {
+            IoKind::Connect
+        }
+        ErrorKind::TimedOut => IoKind::Timeout,
+        ErrorKind::UnexpectedEof => IoKind::Truncated,
+        _ => IoKind::Other,
+    }
+}

@@ -103,10 +103,7 @@ impl Transport for Http {
                 .iter()
                 .map(|(name, value)| parse_header(name, value))
                 .collect::<Result<HeaderMap, _>>()
-                .map_err(|error| Error {
-                    io: IoKind::Misconfigured,
-                    message: error.to_string(),
-                })?;
+                .map_err(|error| Error::new(IoKind::Misconfigured, error))?;
             let response = call.headers(headers).send().await;
             response
                 .map(convert_response)

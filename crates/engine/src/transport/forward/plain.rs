@@ -10,6 +10,7 @@ mod head;
 
 pub(super) use body::Body;
 
+use super::super::http::client_error::RequestBodyError;
 use super::super::http::{join_path, request_url};
 use super::super::{Error, HttpSettings};
 use super::Payload;
@@ -49,7 +50,7 @@ struct Inner {
     /// Default headers; those of a request override them.
     headers: HeaderMap,
     connect_timeout: Duration,
-    idle: Mutex<VecDeque<IdleConnection>>,
+    idle: Mutex<VecDeque<Connection>>,
 }
 
 /// Omits the headers' values, which are never printed.
@@ -59,43 +60,13 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// A connection without a request.
-struct IdleConnection {
-    connection: Connection,
-    since: Instant,
-}
-
-/// The reason why a request was not written to its end.
-enum WriteError {
-    /// The connection broke.
-    Connection(io::Error),
-    /// The request body could not be read.
-    RequestBody(io::Error),
-}
-
-impl From<io::Error> for WriteError {
-    fn from(error: io::Error) -> Self {
-        Self::Connection(error)
-    }
-}
-
-impl From<WriteError> for Error {
-    fn from(unwritten: WriteError) -> Self {
-        match unwritten {
-            WriteError::Connection(error) => io_error(&error),
-            WriteError::RequestBody(error) => Self {
-                io: IoKind::Misconfigured,
-                message: format!("the request cannot be read back: {error}"),
-            },
-        }
-    }
-}
-
 /// A connection, and the bytes that were read from it but not yet consumed.
 #[derive(Debug)]
 struct Connection {
     stream: TcpStream,
     input: BytesMut,
+    /// The time since which it has no request.
+    idle_since: Instant,
 }
 
 impl PlainClient {
@@ -133,13 +104,14 @@ impl PlainClient {
         let request = self.encode_request(&method, path, headers, body.len());
         // A provider may refuse a request before it has read all of it; its response then says more than the error.
         let written = connection.write_request(request, body).await;
-        if let Err(error @ WriteError::RequestBody(_)) = written {
-            return Err(error.into());
+        if let Err(error) = &written
+            && error.io == IoKind::Misconfigured
+        {
+            return Err(error.clone());
         }
         let head = match (connection.read_head().await, written) {
             (Ok(head), _) => head,
-            (Err(_), Err(error)) => return Err(error.into()),
-            (Err(error), Ok(())) => return Err(error),
+            (Err(_), Err(error)) | (Err(error), Ok(())) => return Err(error),
         };
         let Head {
             status, headers, ..
@@ -173,16 +145,24 @@ impl PlainClient {
         let target = self.request_target(path);
         let own = self.0.headers.iter();
         let own = own.filter(|(name, _)| !headers.contains_key(*name));
-        let mut request = head::Request {
-            bytes: Vec::with_capacity(INITIAL_HEAD_CAPACITY),
+        let mut request = Vec::with_capacity(INITIAL_HEAD_CAPACITY);
+        let mut push = |pieces: &[&[u8]]| {
+            pieces
+                .iter()
+                .for_each(|piece| request.extend_from_slice(piece));
         };
-        request.begin(method, &target, &self.0.authority);
+        let (method_name, authority) = (method.as_str().as_bytes(), self.0.authority.as_bytes());
+        push(&[method_name, b" ", target.as_bytes(), b" HTTP/1.1\r\n"]);
+        push(&[b"host: ", authority, b"\r\n"]);
         for (name, value) in headers.iter().chain(own) {
-            request.header(name.as_str(), value.as_bytes());
+            push(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
         }
         let expects_body = matches!(*method, Method::POST | Method::PUT | Method::PATCH);
-        request.end((expects_body || length > 0).then_some(length));
-        request.bytes
+        if expects_body || length > 0 {
+            push(&[b"content-length: ", length.to_string().as_bytes(), b"\r\n"]);
+        }
+        push(&[b"\r\n"]);
+        request
     }
 }
 
@@ -198,23 +178,21 @@ impl PlainClient {
                     Err(error) => last = error,
                 }
             }
-            Err(transport_error(IoKind::Connect, &last))
+            Err(Error::new(IoKind::Connect, last))
         };
         let limit = self.0.connect_timeout;
         let stream = match limit.is_zero() {
             true => connecting.await?,
             false => tokio::time::timeout(limit, connecting)
                 .await
-                .map_err(|_| Error {
-                    io: IoKind::Timeout,
-                    message: "the connection took too long".to_owned(),
-                })??,
+                .map_err(|_| Error::new(IoKind::Timeout, "the connection took too long"))??,
         };
         // Requests and frames are small and must not be delayed.
         stream.set_nodelay(true).ok();
         Ok(Connection {
             stream,
             input: BytesMut::new(),
+            idle_since: Instant::now(),
         })
     }
 
@@ -225,7 +203,7 @@ impl PlainClient {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let found = tokio::net::lookup_host((host, port)).await;
         Ok(found
-            .map_err(|error| transport_error(IoKind::Dns, &error))?
+            .map_err(|error| Error::new(IoKind::Dns, error))?
             .collect())
     }
 
@@ -233,22 +211,19 @@ impl PlainClient {
     fn take_idle(&self) -> Option<Connection> {
         loop {
             let idle = self.0.idle.lock().pop_back()?;
-            if idle.since.elapsed() < IDLE_TIMEOUT && idle.connection.is_reusable() {
-                return Some(idle.connection);
+            if idle.idle_since.elapsed() < IDLE_TIMEOUT && idle.is_reusable() {
+                return Some(idle);
             }
         }
     }
 
-    fn return_to_pool(&self, connection: Connection) {
-        let since = Instant::now();
+    fn return_to_pool(&self, mut connection: Connection) {
+        let now = Instant::now();
+        connection.idle_since = now;
         let mut idle = self.0.idle.lock();
-        while idle
-            .front()
-            .is_some_and(|oldest| since - oldest.since >= IDLE_TIMEOUT)
-        {
-            idle.pop_front();
-        }
-        idle.push_back(IdleConnection { connection, since });
+        let is_old = |oldest: &mut Connection| now - oldest.idle_since >= IDLE_TIMEOUT;
+        while idle.pop_front_if(is_old).is_some() {}
+        idle.push_back(connection);
     }
 }
 
@@ -259,11 +234,7 @@ impl Connection {
         nothing_yet.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    async fn write_request(
-        &mut self,
-        mut request: Vec<u8>,
-        body: Payload,
-    ) -> Result<(), WriteError> {
+    async fn write_request(&mut self, mut request: Vec<u8>, body: Payload) -> Result<(), Error> {
         let mut pieces = match body {
             Payload::Whole(body) if body.len() < MAX_COPIED_BODY_BYTES => {
                 request.extend_from_slice(&body);
@@ -274,7 +245,8 @@ impl Connection {
         };
         self.stream.write_all(&request).await?;
         while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(WriteError::RequestBody)?;
+            let piece = piece
+                .map_err(|error| Error::new(IoKind::Misconfigured, RequestBodyError(error)))?;
             self.stream.write_all(&piece).await?;
         }
         Ok(())
@@ -303,11 +275,9 @@ impl Connection {
                 }
                 continue;
             }
-            if self.fill().await.map_err(|error| io_error(&error))? == 0 {
-                return Err(Error {
-                    io: IoKind::Reset,
-                    message: "the connection was closed before a response came".to_owned(),
-                });
+            if self.fill().await? == 0 {
+                let message = "the connection was closed before a response came";
+                return Err(Error::new(IoKind::Reset, message));
             }
         }
     }
@@ -316,31 +286,6 @@ impl Connection {
     async fn fill(&mut self) -> io::Result<usize> {
         self.input.reserve(READ_BYTES);
         self.stream.read_buf(&mut self.input).await
-    }
-}
-
-fn io_error(error: &io::Error) -> Error {
-    let io = match error.kind() {
-        io::ErrorKind::TimedOut => IoKind::Timeout,
-        io::ErrorKind::ConnectionReset
-        | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe => IoKind::Reset,
-        _ => IoKind::Other,
-    };
-    transport_error(io, error)
-}
-
-fn transport_error(io: IoKind, error: &io::Error) -> Error {
-    Error {
-        io,
-        message: error.to_string(),
-    }
-}
-
-fn protocol_error(message: &str) -> Error {
-    Error {
-        io: IoKind::Protocol,
-        message: message.to_owned(),
     }
 }
 

@@ -1,9 +1,8 @@
 //! Classifies the HTTP client's errors.
 
-use crate::transport::Error;
+use crate::transport::{self, Error};
 use outlast_kernel::failure::IoKind;
 use std::error::Error as StdError;
-use std::io::ErrorKind;
 
 const MAX_CAUSES: usize = 8;
 
@@ -14,10 +13,7 @@ pub(in crate::transport) struct RequestBodyError(pub(in crate::transport) std::i
 
 /// Converts the client's error. Its URL is left out, as it may contain secrets.
 pub(in crate::transport) fn from_reqwest(error: &reqwest::Error) -> Error {
-    Error {
-        io: io_kind(error),
-        message: chain_without_url(error),
-    }
+    Error::new(io_kind(error), chain_without_url(error))
 }
 
 /// Returns the messages of an error and its causes.
@@ -93,15 +89,8 @@ fn tls_error<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Erro
 }
 
 fn io_kind_of_cause(cause: &(dyn StdError + 'static)) -> Option<IoKind> {
-    if let Some(error) = cause.downcast_ref::<std::io::Error>() {
-        return match error.kind() {
-            ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
-                Some(IoKind::Reset)
-            }
-            ErrorKind::UnexpectedEof => Some(IoKind::Truncated),
-            ErrorKind::TimedOut => Some(IoKind::Timeout),
-            _ => None,
-        };
+    if let Some(error) = cause.downcast_ref() {
+        return Some(transport::io_kind(error)).filter(|kind| *kind != IoKind::Other);
     }
     let error = cause.downcast_ref::<hyper::Error>()?;
     if error.is_parse() {

@@ -5,7 +5,7 @@
 
 use super::super::super::Error;
 use super::head::Framing;
-use super::{Connection, PlainClient, io_error, protocol_error};
+use super::{Connection, PlainClient};
 use bytes::{Buf, Bytes, BytesMut};
 use outlast_kernel::failure::IoKind;
 
@@ -74,17 +74,17 @@ impl Body {
             let Some(connection) = &mut self.connection else {
                 return Ok(None);
             };
-            let read = connection.fill().await.map_err(|error| io_error(&error))?;
+            let read = connection.fill().await?;
             if read > 0 {
                 continue;
             }
             self.connection = None;
             return match self.remaining {
                 Remaining::UntilClosed => Ok(None),
-                Remaining::Length(_) | Remaining::Chunks(_) => Err(Error {
-                    io: IoKind::Truncated,
-                    message: "the connection was closed within the response".to_owned(),
-                }),
+                Remaining::Length(_) | Remaining::Chunks(_) => {
+                    let message = "the connection was closed within the response";
+                    Err(Error::new(IoKind::Truncated, message))
+                }
             };
         }
     }
@@ -163,9 +163,9 @@ impl ChunkState {
             (Self::Size, _) => match parse_chunk_size(line) {
                 Some(0) => Ok(Self::Trailers(0)),
                 Some(size) => Ok(Self::Data(size)),
-                None => Err(protocol_error("the length of a chunk is not one")),
+                None => Err(Error::protocol("the length of a chunk is not one")),
             },
-            _ => Err(protocol_error(
+            _ => Err(Error::protocol(
                 "the chunks of the response do not fit together",
             )),
         }
@@ -178,7 +178,7 @@ fn line_length(rest: &[u8]) -> Result<Option<usize>, Error> {
     match end {
         Some(end) if end > 0 && rest[end - 1] == b'\r' => Ok(Some(end - 1)),
         None if rest.len() < MAX_LINE_BYTES => Ok(None),
-        Some(_) | None => Err(protocol_error("a line between chunks does not end")),
+        Some(_) | None => Err(Error::protocol("a line between chunks does not end")),
     }
 }
 

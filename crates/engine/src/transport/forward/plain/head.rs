@@ -1,7 +1,6 @@
-//! Encodes the head of a request and parses the head of a response.
+//! Parses the head of a response.
 
 use super::super::super::Error;
-use super::protocol_error;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use std::mem::MaybeUninit;
@@ -9,41 +8,6 @@ use std::mem::MaybeUninit;
 /// The maximum size of a response's head.
 const MAX_HEAD_BYTES: usize = 256 << 10;
 const MAX_HEADERS: usize = 128;
-
-// --- requests ---
-
-/// A request that is being encoded.
-pub(super) struct Request {
-    pub(super) bytes: Vec<u8>,
-}
-
-impl Request {
-    pub(super) fn begin(&mut self, method: &Method, target: &str, authority: &str) {
-        let method = method.as_str().as_bytes();
-        self.push(&[method, b" ", target.as_bytes(), b" HTTP/1.1\r\n"]);
-        self.header("host", authority.as_bytes());
-    }
-
-    pub(super) fn header(&mut self, name: &str, value: &[u8]) {
-        self.push(&[name.as_bytes(), b": ", value, b"\r\n"]);
-    }
-
-    /// Ends the head; a body of the given length follows.
-    pub(super) fn end(&mut self, length: Option<u64>) {
-        if let Some(length) = length {
-            self.header("content-length", length.to_string().as_bytes());
-        }
-        self.push(&[b"\r\n"]);
-    }
-
-    fn push(&mut self, pieces: &[&[u8]]) {
-        for piece in pieces {
-            self.bytes.extend_from_slice(piece);
-        }
-    }
-}
-
-// --- responses ---
 
 /// The head of a response.
 #[derive(Debug)]
@@ -86,17 +50,17 @@ impl Head {
             input,
             &mut fields,
         );
-        let length = match parsed.map_err(|error| protocol_error(&error.to_string()))? {
+        let length = match parsed.map_err(Error::protocol)? {
             httparse::Status::Complete(length) => length,
             httparse::Status::Partial if input.len() > MAX_HEAD_BYTES => {
-                return Err(protocol_error("the head of the response is too long"));
+                return Err(Error::protocol("the head of the response is too long"));
             }
             httparse::Status::Partial => return Ok(None),
         };
         let status = StatusCode::from_u16(response.code.unwrap_or_default());
-        let status = status.map_err(|error| protocol_error(&error.to_string()))?;
+        let status = status.map_err(Error::protocol)?;
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(protocol_error("the provider wants another protocol"));
+            return Err(Error::protocol("the provider wants another protocol"));
         }
         let is_new = response.version == Some(1);
         // The values share one copy of the head: the input may be many times larger, and headers live long.
@@ -127,15 +91,12 @@ fn parse_headers(
     let mut headers = HeaderMap::with_capacity(fields.len() + 8);
     for field in fields {
         let name = HeaderName::from_bytes(field.name.as_bytes());
-        let name = name.map_err(|error| protocol_error(&error.to_string()))?;
+        let name = name.map_err(Error::protocol)?;
         // The value has the same position in the copy as in the input.
         let begin = field.value.as_ptr().addr() - input.as_ptr().addr();
         let value = copy.slice(begin..begin + field.value.len());
         let value = HeaderValue::from_maybe_shared(value);
-        headers.append(
-            name,
-            value.map_err(|error| protocol_error(&error.to_string()))?,
-        );
+        headers.append(name, value.map_err(Error::protocol)?);
     }
     Ok(headers)
 }
@@ -160,7 +121,7 @@ fn parse_framing(headers: &HeaderMap, is_new: bool) -> Result<Framing, Error> {
             .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         let this = digits.and_then(|digits| digits.parse::<u64>().ok());
         if this.is_none() || length.is_some_and(|before| Some(before) != this) {
-            return Err(protocol_error("the length of the response is not one"));
+            return Err(Error::protocol("the length of the response is not one"));
         }
         length = this;
     }

@@ -163,7 +163,7 @@ async fn closed_idle_connection_is_not_reused() {
         .idle
         .lock()
         .front()
-        .is_some_and(|idle| idle.connection.is_reusable())
+        .is_some_and(|idle| idle.is_reusable())
     {
         tokio::task::yield_now().await;
     }
