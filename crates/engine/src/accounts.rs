@@ -129,21 +129,21 @@ impl Accounts {
 
     /// Returns whether an account other than `name`, and not in `left`, is free for the model and has a usable key.
     pub async fn has_free_sibling(&self, name: &str, left: &[String], model: &str) -> bool {
-        for other in self.names() {
-            let is_new = other != name && !left.iter().any(|known| known == other);
-            if is_new && !self.is_blocked(other, model) && self.key(other).await.is_ok() {
+        for other in self.unblocked_siblings(name, left, model) {
+            if self.key(other).await.is_ok() {
                 return true;
             }
         }
         false
     }
 
-    /// Returns whether an account other than `name`, and not in `left`, is not blocked for the model; its key may not be
+    /// Returns the accounts other than `name`, and not in `left`, that are not blocked for the model; their keys may not be
     /// usable.
-    pub fn has_unblocked_sibling(&self, name: &str, left: &[String], model: &str) -> bool {
-        let is_new = |other: &&str| *other != name && !left.iter().any(|known| known == other);
-        let mut others = self.names().into_iter().filter(is_new);
-        others.any(|other| !self.is_blocked(other, model))
+    pub fn unblocked_siblings(&self, name: &str, left: &[String], model: &str) -> Vec<&str> {
+        let mut others = self.names();
+        others.retain(|other| *other != name && !left.iter().any(|known| known == other));
+        others.retain(|other| !self.is_blocked(other, model));
+        others
     }
 
     /// Returns whether there is more than one account.

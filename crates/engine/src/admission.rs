@@ -15,9 +15,7 @@ pub use request::GateRequest;
 use crate::Clock;
 use crate::shared_state::{GateLink, GateStatus};
 use outlast_kernel::Timestamp;
-use outlast_kernel::gate::{
-    Action, Gate, Grant, Mode, Pass, ProcessQueue, RequestId, Sync, SyncReply,
-};
+use outlast_kernel::gate::{Action, Gate, Mode, Pass, ProcessQueue, ProcessView, RequestId, Sync};
 use outlast_kernel::verdict::Cause;
 use outlast_store::GateSnapshot;
 use parking_lot::Mutex;
@@ -28,8 +26,6 @@ use std::task::Waker;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
-/// Maximum number of exchanges of a gate of this process alone at one moment.
-const MAX_ROUNDS: u32 = 64;
 /// More gates than this are forgotten as soon as nothing is under way at them.
 const MAX_IDLE_GATES: usize = 1024;
 /// A gate is shown as failing for this long after the last failure.
@@ -60,19 +56,16 @@ pub(crate) struct GateHost {
 }
 
 struct HostState {
-    queue: ProcessQueue,
+    view: ProcessView,
     /// Requests that wait for their pass.
     slots: HashMap<RequestId, PassSlot>,
     exchange: Option<Sync>,
     is_exchanging: bool,
-    /// Whether the store does not know what this process has learned without it.
-    is_detached: bool,
     has_task: bool,
     sleeps_until: Timestamp,
     cause: Option<Cause>,
     /// Whether the store does not know that cause yet.
     is_cause_new: bool,
-    processes: u32,
     recent: RecentCalls,
     /// The last values that were announced to waiting requests, and the time of it.
     told: (StartFactors, Timestamp),
@@ -174,7 +167,7 @@ impl Admission {
     /// The store is there again: every gate exchanges news with it.
     pub(crate) fn rejoin(&self) {
         for host in self.hosts() {
-            host.update(|state, now| state.queue.rejoin(now));
+            host.update(|state, now| state.view.queue.rejoin(now));
         }
     }
 
@@ -183,8 +176,8 @@ impl Admission {
         let meant = self.hosts().into_iter().filter(|host| is_meant(&host.key));
         let forgotten = meant.map(|host| {
             host.update(|state, now| {
-                let forgotten = state.queue.gate().forgotten();
-                state.queue.observe(forgotten, now);
+                let forgotten = state.view.queue.gate().forgotten();
+                state.view.queue.observe(forgotten, now);
             });
             host.key.to_string()
         });
@@ -201,23 +194,21 @@ impl Admission {
 
 impl GateHost {
     fn new(key: Arc<str>, admission: &Admission, gate: Gate, is_shared: bool) -> Self {
-        let queue = ProcessQueue::new(gate, is_shared);
-        let told = (StartFactors::of(&queue), Timestamp::default());
+        let view = ProcessView::new(gate, is_shared);
+        let told = (StartFactors::of(&view.queue), Timestamp::default());
         Self {
             key,
             clock: Arc::clone(&admission.clock),
             link: admission.link.clone(),
             state: Mutex::new(HostState {
-                queue,
+                view,
                 slots: HashMap::new(),
                 exchange: None,
                 is_exchanging: false,
-                is_detached: !is_shared,
                 has_task: false,
                 sleeps_until: Timestamp::default(),
                 cause: None,
                 is_cause_new: false,
-                processes: 1,
                 recent: RecentCalls::default(),
                 told,
             }),
@@ -228,16 +219,16 @@ impl GateHost {
 
     fn is_idle(&self) -> bool {
         let state = self.state.lock();
-        state.queue.is_idle() && state.queue.gate().mode() == Mode::Flowing
+        state.view.queue.is_idle() && state.view.queue.gate().mode() == Mode::Flowing
     }
 
     fn view(&self) -> GateStatus {
         let state = self.state.lock();
         GateStatus {
             name: self.key.to_string(),
-            gate: state.queue.gate().clone(),
+            gate: state.view.queue.gate().clone(),
             cause: state.cause,
-            waiting: state.queue.ready_count().into(),
+            waiting: state.view.queue.ready_count().into(),
             failed_share: state.recent.failed_share(self.clock.now()),
             summary: String::new(),
         }
@@ -260,13 +251,8 @@ impl GateHost {
     }
 
     fn carry_out(self: &Arc<Self>, state: &mut HostState, now: Timestamp) {
-        for _ in 0..MAX_ROUNDS {
-            let actions = state.queue.poll(now);
-            if actions.is_empty() {
-                break;
-            }
-            state.perform(actions, now);
-        }
+        let actions = state.view.poll(now);
+        state.perform(actions);
         self.tell_waiting(state, now);
         // Without a runtime nobody waits any more.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
@@ -276,7 +262,7 @@ impl GateHost {
             state.is_exchanging = true;
             runtime.spawn(Arc::clone(self).exchange(sync));
         }
-        let Some(next) = state.queue.next_wake() else {
+        let Some(next) = state.view.queue.next_wake() else {
             return;
         };
         if !state.has_task {
@@ -290,7 +276,7 @@ impl GateHost {
 
     /// Tells waiting requests that their times have moved.
     fn tell_waiting(&self, state: &mut HostState, now: Timestamp) {
-        let news = StartFactors::of(&state.queue);
+        let news = StartFactors::of(&state.view.queue);
         let (told, told_at) = state.told;
         let moves = news.mode == Mode::Paced && now.since(told_at) >= ANNOUNCE_INTERVAL;
         if told != news || moves {
@@ -303,9 +289,9 @@ impl GateHost {
     /// Takes over the gate as the store has it, unless this process has seen a newer one.
     fn observe(self: &Arc<Self>, gate: &Gate) {
         self.update(|state, now| {
-            let is_known = gate.version() < state.queue.gate().version();
-            if state.queue.is_shared() && !state.is_exchanging && !is_known {
-                state.queue.observe(gate.clone(), now);
+            let is_known = gate.version() < state.view.queue.gate().version();
+            if state.view.queue.is_shared() && !state.is_exchanging && !is_known {
+                state.view.queue.observe(gate.clone(), now);
             }
         });
     }
@@ -317,7 +303,7 @@ impl GateHost {
                 let mut state = self.state.lock();
                 let now = self.clock.now();
                 self.carry_out(&mut state, now);
-                let Some(wake) = state.queue.next_wake() else {
+                let Some(wake) = state.view.queue.next_wake() else {
                     state.has_task = false;
                     return;
                 };
@@ -336,44 +322,28 @@ impl GateHost {
         let (cause, own_gate) = {
             let mut state = self.state.lock();
             let is_new = std::mem::take(&mut state.is_cause_new);
-            let own_gate = state.is_detached.then(|| state.queue.gate().clone());
-            (state.cause.filter(|_| is_new), own_gate)
+            (state.cause.filter(|_| is_new), state.view.own_gate())
         };
         let news = sync.clone();
         let exchanged = self.link.exchange(&self.key, news, cause, own_gate).await;
         self.update(|state, now| {
             state.is_exchanging = false;
-            state.is_detached = exchanged.is_none();
-            let reply = match exchanged {
-                Some((reply, processes)) => {
-                    state.processes = processes;
-                    reply
-                }
-                None => {
-                    // The process's own gate takes the news, and brings it along when the store is there again.
-                    state.is_cause_new |= cause.is_some();
-                    let mut gate = state.queue.gate().clone();
-                    // The others' part is given up once, however often the store fails to come back.
-                    gate.detach(std::mem::replace(&mut state.processes, 1));
-                    state.queue.set_shared(false);
-                    let grant = gate.sync(&sync.report, &sync.queue, now);
-                    local_reply(gate, grant)
-                }
-            };
-            let actions = state.queue.synced(reply, now);
-            state.perform(actions, now);
+            // The process brings it along when the store is there again.
+            state.is_cause_new |= exchanged.is_none() && cause.is_some();
+            let actions = state.view.exchanged(&sync, exchanged, now);
+            state.perform(actions);
         });
     }
 }
 
 impl HostState {
     fn count_recent(&mut self, has_failed: bool, now: Timestamp) {
-        if self.queue.gate().mode() == Mode::Flowing {
+        if self.view.queue.gate().mode() == Mode::Flowing {
             self.recent.count(has_failed, now);
         }
     }
 
-    fn perform(&mut self, actions: Vec<Action>, now: Timestamp) {
+    fn perform(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
                 Action::Start(id, pass) => {
@@ -383,23 +353,9 @@ impl HostState {
                         waker.wake();
                     }
                 }
-                Action::Sync(sync) if self.queue.is_shared() => self.exchange = Some(*sync),
-                Action::Sync(sync) => {
-                    let mut gate = self.queue.gate().clone();
-                    let grant = gate.sync(&sync.report, &sync.queue, now);
-                    let actions = self.queue.synced(local_reply(gate, grant), now);
-                    self.perform(actions, now);
-                }
+                Action::Sync(sync) => self.exchange = Some(*sync),
             }
         }
-    }
-}
-
-const fn local_reply(gate: Gate, grant: Option<Grant>) -> SyncReply {
-    SyncReply {
-        gate,
-        grant,
-        fleet_oldest: None,
     }
 }
 

@@ -5,14 +5,16 @@
 //! Not here: calls that are not streamed.
 
 use crate::attempt::{self, Call, Driver, Ended, Interrupt, Work};
+use crate::transport::io_kind;
 use crate::{BoxFuture, CancellationToken};
 use futures_util::{Stream, StreamExt, stream};
 use outlast_kernel::attempt::{Effects, Event, State, step};
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::decision::{Remedies, RetryRules};
-use outlast_kernel::failure::{Failure, IoKind};
+use outlast_kernel::failure::Failure;
 use outlast_kernel::policy::Policy;
 use outlast_kernel::{Timestamp, time};
+use std::future::ready;
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -28,19 +30,7 @@ pub trait ToFailure {
 
 impl ToFailure for std::io::Error {
     fn to_failure(&self, now: Timestamp) -> Failure {
-        use std::io::ErrorKind;
-        let io = match self.kind() {
-            ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
-                IoKind::Reset
-            }
-            ErrorKind::ConnectionRefused | ErrorKind::NotConnected | ErrorKind::HostUnreachable => {
-                IoKind::Connect
-            }
-            ErrorKind::TimedOut => IoKind::Timeout,
-            ErrorKind::UnexpectedEof => IoKind::Truncated,
-            _ => IoKind::Other,
-        };
-        Failure::thrown("stream", &self.to_string(), now).with_io(io)
+        Failure::thrown("stream", &self.to_string(), now).with_io(io_kind(self))
     }
 }
 
@@ -113,44 +103,51 @@ where
     Error: ToFailure + Send,
 {
     let options = options.into();
-    let rules = if options.enabled {
-        RetryRules::from(&options.policy)
-    } else {
-        RetryRules::NONE
+    let rules = match options.enabled {
+        true => RetryRules::from(&options.policy),
+        false => RetryRules::NONE,
     };
-    let retrying = RetryingStream {
+    let mut beginning = Beginning {
         options,
         make,
         driver: Driver::new(State::new(rules, Prompt::default()), None),
-        stage: Stage::NotStarted,
+        result: None,
         start: Instant::now(),
     };
-    stream::unfold(retrying, |mut retrying| async move {
-        let item = retrying.next().await?;
-        Some((item, retrying))
-    })
+    let begun = async move {
+        let effects = step(beginning.driver.state_mut(), Event::Started);
+        // The result says how it ended.
+        attempt::run(&mut beginning, effects).await.ok();
+        match beginning.result {
+            Some(Ok((first, rest))) => {
+                let items = stream::iter(first.map(Ok)).chain(rest);
+                items.left_stream()
+            }
+            failed => stream::iter(failed.and_then(Result::err).map(Err)).right_stream(),
+        }
+    };
+    stream::once(begun)
+        .flatten()
+        .scan(false, |has_failed, item| {
+            let ends = std::mem::replace(has_failed, item.is_err());
+            ready((!ends).then_some(item))
+        })
 }
 
-/// A stream as a caller of the attempt driver, up to its first item.
-struct RetryingStream<Make, Items, Item, Error> {
+/// The first item, unless the stream is empty, and the rest.
+type Begun<Items, Item, Error> = Result<(Option<Item>, Pin<Box<Items>>), Error>;
+
+/// The beginning of a stream, up to its first item, as a caller of the attempt driver.
+struct Beginning<Make, Items, Item, Error> {
     options: StreamRetry,
     make: Make,
     driver: Driver,
-    stage: Stage<Items, Item, Error>,
+    /// That of the last attempt.
+    result: Option<Begun<Items, Item, Error>>,
     start: Instant,
 }
 
-enum Stage<Items, Item, Error> {
-    NotStarted,
-    /// The last attempt failed.
-    Failed(Error),
-    /// The first item has come, or the stream has ended without one.
-    Started(Option<Item>, Pin<Box<Items>>),
-    Streaming(Pin<Box<Items>>),
-    Done,
-}
-
-impl<Make, Made, Items, Item, Error> RetryingStream<Make, Items, Item, Error>
+impl<Make, Made, Items, Item, Error> Beginning<Make, Items, Item, Error>
 where
     Make: FnMut() -> Made + Send,
     Made: Future<Output = Result<Items, Error>> + Send,
@@ -158,57 +155,25 @@ where
     Item: Send,
     Error: ToFailure + Send,
 {
-    async fn next(&mut self) -> Option<Result<Item, Error>> {
-        if matches!(self.stage, Stage::NotStarted) {
-            let effects = step(self.driver.state_mut(), Event::Started);
-            // The stage says how it ended.
-            attempt::run(self, effects).await.ok();
-        }
-        match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::NotStarted | Stage::Done => None,
-            Stage::Failed(error) => Some(Err(error)),
-            Stage::Started(first, items) => {
-                let first = first?;
-                self.stage = Stage::Streaming(items);
-                Some(Ok(first))
-            }
-            Stage::Streaming(mut items) => {
-                let next = items.next().await;
-                if let Some(Ok(_)) = next {
-                    self.stage = Stage::Streaming(items);
-                }
-                next
-            }
-        }
-    }
-
-    async fn first_item(&mut self) -> Result<Stage<Items, Item, Error>, Error> {
+    async fn first_item(&mut self) -> Begun<Items, Item, Error> {
         let mut items = Box::pin((self.make)().await?);
         let first = items.next().await.transpose()?;
-        Ok(Stage::Started(first, items))
+        Ok((first, items))
     }
 
-    fn fail(&mut self, error: Error) -> Effects {
+    fn fail(&mut self, failure: Failure) -> Effects {
         let now = self.now();
-        let failure = self.driver.failed(error.to_failure(now), now);
-        self.stage = Stage::Failed(error);
+        let failure = self.driver.failed(failure, now);
         if self.options.cancel.is_cancelled() {
             return step(self.driver.state_mut(), Event::Aborted { now });
         }
-        let index = self.driver.state().chain().schedule_index();
-        let policy = &self.options.policy;
-        let event = Event::Failed {
-            failure,
-            scheduled_delay: policy.jittered_delay(index, (self.options.entropy)()),
-            is_quick: false,
-            remedies: Remedies::NONE,
-            now,
-        };
-        step(self.driver.state_mut(), event)
+        let options = &self.options;
+        let own = |index| options.policy.jittered_delay(index, (options.entropy)());
+        self.driver.decide(failure, Remedies::NONE, own, now)
     }
 }
 
-impl<'c, Make, Made, Items, Item, Error> Call<'c> for RetryingStream<Make, Items, Item, Error>
+impl<'c, Make, Made, Items, Item, Error> Call<'c> for Beginning<Make, Items, Item, Error>
 where
     Make: FnMut() -> Made + Send,
     Made: Future<Output = Result<Items, Error>> + Send,
@@ -231,12 +196,15 @@ where
 
     fn attempt(&mut self) -> BoxFuture<'_, Result<Effects, Ended>> {
         Box::pin(async {
-            Ok(match self.first_item().await {
-                Ok(started) => {
-                    self.stage = started;
-                    step(self.driver.state_mut(), Event::Succeeded)
-                }
-                Err(error) => self.fail(error),
+            let result = self.first_item().await;
+            let failure = result
+                .as_ref()
+                .err()
+                .map(|error| error.to_failure(self.now()));
+            self.result = Some(result);
+            Ok(match failure {
+                None => step(self.driver.state_mut(), Event::Succeeded),
+                Some(failure) => self.fail(failure),
             })
         })
     }

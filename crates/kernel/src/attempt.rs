@@ -274,6 +274,27 @@ impl State {
         }
     }
 
+    /// Decides about the failure of the running call. The delay is that of a quick retry, or else the caller's `own` at the
+    /// position in the schedule.
+    pub fn fail(
+        &mut self,
+        failure: Arc<ClassifiedFailure>,
+        remedies: Remedies,
+        quick: Option<Duration>,
+        own: impl FnOnce(u32) -> Option<Duration>,
+        now: Timestamp,
+    ) -> Effects {
+        let index = self.schedule_index_for(failure.verdict.cause);
+        let event = Event::Failed {
+            failure,
+            scheduled_delay: quick.or_else(|| own(index)),
+            is_quick: quick.is_some(),
+            remedies,
+            now,
+        };
+        step(self, event)
+    }
+
     /// Returns whether a retry chain is open.
     pub const fn is_retrying(&self) -> bool {
         self.chain.is_open()

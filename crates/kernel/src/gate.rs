@@ -16,6 +16,7 @@ mod process;
 mod rules;
 mod summary;
 mod trial;
+mod view;
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ pub use key::{KeyMark, gate_key, gate_key_account, key_account};
 pub use outcome::{CallOutcome, concerns_others};
 pub use pace::Slots;
 pub use process::{Action, ProcessQueue, Sync, SyncReply, has_moved};
+pub use view::ProcessView;
 
 use crate::Timestamp;
 use pace::{KnownPace, Pace, PaceContext};
@@ -294,6 +296,16 @@ impl Gate {
     pub fn sync(&mut self, report: &Report, queue: &QueueSummary, now: Timestamp) -> Option<Grant> {
         self.merge(report, queue.fleet_waiting, now);
         (queue.wanted > 0).then(|| self.grant(queue, now))
+    }
+
+    /// Takes the news of a process, and replies.
+    pub fn exchange(&mut self, news: &Sync, now: Timestamp) -> SyncReply {
+        let grant = self.sync(&news.report, &news.queue, now);
+        SyncReply {
+            gate: self.clone(),
+            grant,
+            fleet_oldest: news.queue.fleet_oldest,
+        }
     }
 
     fn merge(&mut self, report: &Report, waiting: u32, now: Timestamp) {

@@ -1,6 +1,6 @@
 //! Gates and the queues of the processes before them: read, changed and written back in one transaction.
 
-use crate::time::{millis, timestamp};
+use crate::database::{millis, timestamp};
 use crate::{Error, Store};
 use outlast_kernel::Timestamp;
 use outlast_kernel::gate::{Gate, QueueSummary, Sync, SyncReply};
@@ -66,7 +66,7 @@ impl Store {
             beat(connection, &key, &process, &sync.queue, now)?;
             let fleet = fleet(connection, &key, now)?;
             (sync.queue.fleet_waiting, sync.queue.fleet_oldest) = (fleet.waiting, fleet.oldest);
-            let grant = gate.sync(&sync.report, &sync.queue, now);
+            let reply = gate.exchange(&sync, now);
             if before.as_ref() != Some(&gate) {
                 save(connection, &key, &gate, now)?;
             }
@@ -76,11 +76,6 @@ impl Store {
             if let Some(cause) = cause {
                 save_cause(connection, &key, cause)?;
             }
-            let reply = SyncReply {
-                gate,
-                grant,
-                fleet_oldest: fleet.oldest,
-            };
             Ok((reply, fleet.processes))
         })
         .await

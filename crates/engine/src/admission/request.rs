@@ -71,17 +71,17 @@ impl GateRequest {
             // Where everybody may call, nothing becomes due.
             Stage::Absent => self
                 .host
-                .change(|state, now| state.queue.arrive_open(now))
+                .change(|state, now| state.view.queue.arrive_open(now))
                 .or_else(|| {
                     self.host.update(|state, now| {
                         state.slots.insert(id, PassSlot::default());
-                        state.queue.arrive(id, &record, now);
+                        state.view.queue.arrive(id, &record, now);
                         None
                     })
                 }),
             Stage::Failed => self.host.update(|state, now| {
                 state.slots.insert(id, PassSlot::default());
-                state.queue.requeue(id, &record, now);
+                state.view.queue.requeue(id, &record, now);
                 None
             }),
             Stage::Waiting | Stage::Admitted(_) | Stage::Calling(_) => return self.take_pass(),
@@ -103,10 +103,8 @@ impl GateRequest {
             }
             let stated = is_stated.then_some(own_wake);
             match is_new {
-                true => state
-                    .queue
-                    .arrive_waiting(id, &record, own_wake, stated, now),
-                false => state.queue.wait(id, &record, own_wake, stated, now),
+                true => (state.view.queue).arrive_waiting(id, &record, own_wake, stated, now),
+                false => state.view.queue.wait(id, &record, own_wake, stated, now),
             }
             None
         });
@@ -117,7 +115,8 @@ impl GateRequest {
     pub fn wake(&mut self) {
         if self.stage == Stage::Waiting {
             let id = self.id;
-            self.host.update(|state, now| state.queue.wake(id, now));
+            self.host
+                .update(|state, now| state.view.queue.wake(id, now));
         }
     }
 
@@ -164,9 +163,9 @@ impl GateRequest {
         let pass = self.host.update(|state, now| {
             let pass = state.slots.remove(&id).and_then(|slot| slot.pass);
             if was_absent {
-                state.queue.arrive(id, &RequestRecord::new(now), now);
+                state.view.queue.arrive(id, &RequestRecord::new(now), now);
             }
-            state.queue.release(id);
+            state.view.queue.release(id);
             pass
         });
         self.stage = Stage::Admitted(pass.unwrap_or(Pass::Open));
@@ -182,7 +181,7 @@ impl GateRequest {
                     began: now,
                     pass,
                 };
-                state.queue.started(&call);
+                state.view.queue.started(&call);
                 call
             });
             self.stage = Stage::Calling(call);
@@ -191,13 +190,7 @@ impl GateRequest {
 
     /// Returns whether the running call probes for all: its failure costs the request nothing.
     pub const fn is_probe_for_all(&self) -> bool {
-        matches!(
-            self.stage,
-            Stage::Calling(Call {
-                pass: Pass::Probe { is_lone: false, .. },
-                ..
-            })
-        )
+        matches!(&self.stage, Stage::Calling(call) if call.is_probe_for_all())
     }
 
     /// The provider has begun to answer: the request's trouble is over. It begins anew with the next trouble.
@@ -205,7 +198,7 @@ impl GateRequest {
         if let Stage::Calling(call) = self.stage {
             let began_anew = self.host.update(|state, now| {
                 state.count_recent(false, now);
-                state.queue.succeeded(&call, now);
+                state.view.queue.succeeded(&call, now);
                 RequestRecord::new(now)
             });
             (self.stage, self.record) = (Stage::Absent, began_anew);
@@ -217,18 +210,14 @@ impl GateRequest {
         let Stage::Calling(call) = self.stage else {
             return;
         };
-        let is_probe = matches!(call.pass, Pass::Probe { .. });
         let record = &mut self.record;
-        let outcome = CallOutcome::of_failure(verdict, is_probe);
-        self.host.update(|state, now| match &outcome {
-            CallOutcome::Failed(failure) => {
+        let outcome = self.host.update(|state, now| {
+            let outcome = (state.view.queue).report_failure(&call, record, verdict, now);
+            if let CallOutcome::Failed(_) = outcome {
                 state.count_recent(true, now);
-                state.cause = Some(verdict.cause);
-                state.is_cause_new = true;
-                state.queue.failed(&call, record, failure, now);
+                (state.cause, state.is_cause_new) = (Some(verdict.cause), true);
             }
-            CallOutcome::Succeeded => state.queue.succeeded(&call, now),
-            CallOutcome::Unknown => state.queue.abandoned(&call, now),
+            outcome
         });
         self.stage = match outcome {
             CallOutcome::Succeeded => Stage::Absent,
@@ -240,7 +229,7 @@ impl GateRequest {
     pub fn end_call(&mut self) {
         if let Stage::Calling(call) = self.stage {
             self.host
-                .update(|state, now| state.queue.abandoned(&call, now));
+                .update(|state, now| state.view.queue.abandoned(&call, now));
             self.stage = Stage::Failed;
         }
     }
@@ -249,19 +238,19 @@ impl GateRequest {
     pub fn quick_delay(&mut self, jitter: f64) -> Option<Duration> {
         let record = &mut self.record;
         self.host
-            .update(|state, now| state.queue.quick_delay(record, jitter, now))
+            .update(|state, now| state.view.queue.quick_delay(record, jitter, now))
     }
 
     /// Returns the time at which it may be expected to start.
     pub fn expected_start(&self) -> Option<Timestamp> {
         let now = self.host.clock.now();
-        self.host.state.lock().queue.expected_start(self.id, now)
+        (self.host.state.lock().view.queue).expected_start(self.id, now)
     }
 
     /// Returns the latest time that the provider stated for everybody, while nobody may call before it.
     pub fn stated_end(&self) -> Option<Timestamp> {
         let state = self.host.state.lock();
-        let gate = state.queue.gate();
+        let gate = state.view.queue.gate();
         let now = self.host.clock.now();
         Some(gate.not_before()).filter(|end| gate.mode() == Mode::Down && *end > now)
     }
@@ -297,9 +286,9 @@ impl GateRequest {
                 _ => given.map(unused),
             };
             if let Some(call) = given_up {
-                state.queue.abandoned(&call, now);
+                state.view.queue.abandoned(&call, now);
             }
-            state.queue.leave(id);
+            state.view.queue.leave(id);
         });
     }
 }

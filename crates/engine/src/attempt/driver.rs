@@ -1,7 +1,6 @@
 //! The state of one call over all of its attempts.
 
 use super::{Call, classify};
-use crate::RetryStrategy;
 use crate::accounts::{AccountStatus, Accounts, SelectedAccount};
 use crate::admission::GateRequest;
 use crate::permits::Permit;
@@ -13,6 +12,7 @@ use outlast_kernel::decision::Remedies;
 use outlast_kernel::failure::{ClassifiedFailure, Failure};
 use outlast_kernel::gate::gate_key;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The state of one call over all of its attempts: the kernel's recovery, the request before its gate, the account and its
 /// permit.
@@ -200,7 +200,7 @@ impl Driver {
             return false;
         };
         accounts.is_blocked(&account.name, model)
-            && accounts.has_unblocked_sibling(&account.name, &self.accounts.left, model)
+            && !(accounts.unblocked_siblings(&account.name, &self.accounts.left, model)).is_empty()
     }
 }
 
@@ -286,12 +286,13 @@ impl Driver {
         }
     }
 
-    /// Lets the kernel decide about a failure. While others succeed, the delay may be that of a quick retry.
+    /// Lets the kernel decide about a failure, with the caller's `own` delay at a position in its schedule. While others
+    /// succeed, the delay may be that of a quick retry.
     pub fn decide(
         &mut self,
         failure: Arc<ClassifiedFailure>,
         remedies: Remedies,
-        strategy: Option<&dyn RetryStrategy>,
+        own: impl FnOnce(u32) -> Option<Duration>,
         now: Timestamp,
     ) -> Effects {
         self.last_failure = Some(Arc::clone(&failure));
@@ -308,16 +309,7 @@ impl Driver {
             .as_mut()
             .filter(|_| self.state.rules().quick_retries);
         let quick = request.and_then(|request| request.quick_delay(fastrand::f64()));
-        let index = self.state.schedule_index_for(failure.verdict.cause);
-        let own = || strategy?.delay_for(index);
-        let event = Event::Failed {
-            failure,
-            scheduled_delay: quick.or_else(own),
-            is_quick: quick.is_some(),
-            remedies,
-            now,
-        };
-        step(&mut self.state, event)
+        self.state.fail(failure, remedies, quick, own, now)
     }
 
     /// The call is over: its request leaves the queue.

@@ -186,8 +186,8 @@ impl Call<'static> for TestCall {
             let effect = self.driver.consider_accounts(failure, accounts, model);
             let effect = effect.await;
             let remedies = effect.remedies;
-            let strategy = Some(&self.strategy as &dyn RetryStrategy);
-            Ok(self.driver.decide(effect.failure, remedies, strategy, now))
+            let own = |index| self.strategy.delay_for(index);
+            Ok(self.driver.decide(effect.failure, remedies, own, now))
         })
     }
 

@@ -11,11 +11,11 @@ use crate::holds::{Command, Hold};
 use crate::observe::log::{EventKind, WaitReason};
 use bytes::Bytes;
 use http::HeaderValue;
-use outlast_engine::BoxFuture;
 use outlast_engine::accounts::Accounts;
 use outlast_engine::attempt::{
     Announcement, Call as DrivenCall, Driver, Ended, GateTarget, HoldReason, Interrupt, Wait, Work,
 };
+use outlast_engine::{BoxFuture, RetryStrategy};
 use outlast_kernel::Timestamp;
 use outlast_kernel::attempt::{Effect, Effects, Event, step};
 use outlast_kernel::failure::{ClassifiedFailure, Failure};
@@ -264,8 +264,9 @@ impl Call {
             .driver
             .consider_accounts(failure, accounts.as_ref(), model);
         let effect = effect.await;
+        let own = |index| self.strategy.delay_for(index);
         self.driver
-            .decide(effect.failure, effect.remedies, Some(&self.strategy), now)
+            .decide(effect.failure, effect.remedies, own, now)
     }
 
     /// Removes credentials from a failure. Some providers send back what they were sent: the log is for others than the

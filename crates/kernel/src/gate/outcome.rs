@@ -1,6 +1,7 @@
 //! The meaning of a failed call for its gate.
 
-use super::GateFailure;
+use super::{Call, GateFailure, Pass, ProcessQueue, RequestRecord};
+use crate::Timestamp;
 use crate::verdict::{Authority, Cause, Class, Verdict};
 
 /// The result of a call, as far as it concerns the gate.
@@ -41,6 +42,33 @@ impl CallOutcome {
     }
 }
 
+impl Call {
+    /// Returns whether it probes for all: its failure costs its request nothing.
+    pub const fn is_probe_for_all(&self) -> bool {
+        matches!(self.pass, Pass::Probe { is_lone: false, .. })
+    }
+}
+
+impl ProcessQueue {
+    /// Reports the failure of a call; returns what it means for the gate.
+    pub fn report_failure(
+        &mut self,
+        call: &Call,
+        record: &mut RequestRecord,
+        verdict: &Verdict,
+        now: Timestamp,
+    ) -> CallOutcome {
+        let is_probe = matches!(call.pass, Pass::Probe { .. });
+        let outcome = CallOutcome::of_failure(verdict, is_probe);
+        match &outcome {
+            CallOutcome::Failed(failure) => self.failed(call, record, failure, now),
+            CallOutcome::Succeeded => self.succeeded(call, now),
+            CallOutcome::Unknown => self.abandoned(call, now),
+        }
+        outcome
+    }
+}
+
 /// Returns whether other callers of the gate may meet a failure with this cause.
 pub const fn concerns_others(cause: Cause) -> bool {
     matches!(
@@ -57,7 +85,6 @@ pub const fn concerns_others(cause: Cause) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Timestamp;
     use crate::verdict::{Hint, Scope};
 
     fn verdict(cause: Cause, stated: Option<u64>) -> Verdict {

@@ -7,9 +7,7 @@ use outlast_kernel::Timestamp;
 use outlast_kernel::attempt::{self, Effect, State, step};
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::decision::Remedies;
-use outlast_kernel::failure::ClassifiedFailure;
-use outlast_kernel::gate::{Call, CallOutcome, Pass, ProcessQueue, RequestId, RequestRecord};
-use std::sync::Arc;
+use outlast_kernel::gate::{Call, Pass, RequestId, RequestRecord};
 
 /// One request, over all of its calls.
 pub(super) struct Request {
@@ -70,7 +68,7 @@ impl World {
         request.record = record;
         match self.processes.get_mut(process) {
             Some(of) => {
-                of.queue.arrive(id_of(id), &record, now);
+                of.view.queue.arrive(id_of(id), &record, now);
                 self.poll(process);
             }
             None => self.retry_alone(id),
@@ -120,7 +118,7 @@ impl World {
         }
         let size = request.size;
         if let Some(of) = self.processes.get_mut(request.process) {
-            of.queue.started(&call);
+            of.view.queue.started(&call);
         }
         if matches!(pass, Pass::Probe { .. }) && self.dying_probes > 0 {
             self.dying_probes -= 1;
@@ -160,7 +158,7 @@ impl World {
             breaker.succeeded();
         }
         if let (Some(call), Some(of)) = (request.call.take(), self.processes.get_mut(process)) {
-            of.queue.succeeded(&call, now);
+            of.view.queue.succeeded(&call, now);
             self.poll(process);
         }
         if self.clients.continues_at_first_byte {
@@ -228,16 +226,10 @@ impl World {
         let now = self.time();
         let entropy = self.rng.u64(..);
         let failure = fault.classified(now);
+        let own = |index| schedule.policy.jittered_delay(index, entropy);
         let state = self.requests[id].state(schedule);
-        let index = state.schedule_index_for(failure.verdict.cause);
-        let event = attempt::Event::Failed {
-            failure,
-            scheduled_delay: schedule.policy.jittered_delay(index, entropy),
-            is_quick: false,
-            remedies: Remedies::NONE,
-            now,
-        };
-        match next_wait(step(state, event)) {
+        let effects = state.fail(failure, Remedies::NONE, None, own, now);
+        match next_wait(effects) {
             Next::Sleep(at) => self.at(at.as_millis(), Event::Retry(id)),
             Next::Requeue | Next::GiveUp => self.give_up(id),
         }
@@ -254,34 +246,26 @@ impl World {
         let failure = fault.classified(now);
         let hint = failure.verdict.hint.as_ref().map(|hint| hint.not_before);
         let request = &mut self.requests[id];
-        let queue = &mut self.processes[request.process].queue;
-        report(queue, call, &mut request.record, &failure, now);
+        let queue = &mut self.processes[request.process].view.queue;
         let mut record = request.record;
+        queue.report_failure(call, &mut record, &failure.verdict, now);
         let state = request.state(schedule);
-        let event = match call.pass {
-            Pass::Probe { is_lone: false, .. } => attempt::Event::ProbeFailed {
+        let remedies = Remedies::NONE;
+        let effects = if call.is_probe_for_all() {
+            let event = attempt::Event::ProbeFailed {
                 failure,
-                remedies: Remedies::NONE,
+                remedies,
                 now,
-            },
-            Pass::Open | Pass::Paced(_) | Pass::Probe { .. } => {
-                let may = schedule.rules.quick_retries;
-                let quick = may.then(|| queue.quick_delay(&mut record, jitter, now));
-                let quick = quick.flatten();
-                let index = state.schedule_index_for(failure.verdict.cause);
-                let own = schedule.policy.jittered_delay(index, entropy);
-                attempt::Event::Failed {
-                    failure,
-                    scheduled_delay: quick.or(own),
-                    is_quick: quick.is_some(),
-                    remedies: Remedies::NONE,
-                    now,
-                }
-            }
+            };
+            step(state, event)
+        } else {
+            let may = schedule.rules.quick_retries;
+            let quick = may.then(|| queue.quick_delay(&mut record, jitter, now));
+            let own = |index| schedule.policy.jittered_delay(index, entropy);
+            state.fail(failure, remedies, quick.flatten(), own, now)
         };
-        let next = next_wait(step(state, event));
         request.record = record;
-        match next {
+        match next_wait(effects) {
             Next::Sleep(at) => {
                 let stated = hint.filter(|stated| *stated >= at);
                 queue.wait(call.request, &record, at, stated.map(|_| at), now);
@@ -303,21 +287,6 @@ impl Request {
             step(&mut state, attempt::Event::Started);
             Box::new(state)
         })
-    }
-}
-
-fn report(
-    queue: &mut ProcessQueue,
-    call: &Call,
-    record: &mut RequestRecord,
-    failure: &Arc<ClassifiedFailure>,
-    now: Timestamp,
-) {
-    let is_probe = matches!(call.pass, Pass::Probe { .. });
-    match CallOutcome::of_failure(&failure.verdict, is_probe) {
-        CallOutcome::Failed(failure) => queue.failed(call, record, &failure, now),
-        CallOutcome::Succeeded => queue.succeeded(call, now),
-        CallOutcome::Unknown => queue.abandoned(call, now),
     }
 }
 

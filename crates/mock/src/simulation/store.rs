@@ -3,7 +3,7 @@
 use super::requests::index_of;
 use super::world::{Event, World};
 use outlast_kernel::Timestamp;
-use outlast_kernel::gate::{Action, Gate, Grant, ProcessQueue, Sync, SyncReply};
+use outlast_kernel::gate::{Action, Gate, ProcessView, Sync, SyncReply};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -12,7 +12,6 @@ pub(super) const POLL_INTERVAL: u64 = 1000;
 /// A process that was not heard of for so long has no requests.
 const HEARTBEAT_TIMEOUT: u64 = 10_000;
 
-#[derive(Clone, Copy)]
 pub(super) struct Heartbeat {
     seen: u64,
     waiting: u32,
@@ -20,20 +19,8 @@ pub(super) struct Heartbeat {
 }
 
 pub(super) struct Process {
-    pub(super) queue: ProcessQueue,
-    /// The gate of a process that has lost the store.
-    pub(super) own_gate: Option<Gate>,
+    pub(super) view: ProcessView,
     pub(super) wake: Option<u64>,
-}
-
-impl Process {
-    pub(super) fn new(is_shared: bool) -> Self {
-        Self {
-            queue: ProcessQueue::new(Gate::default(), is_shared),
-            own_gate: None,
-            wake: None,
-        }
-    }
 }
 
 /// The shared store.
@@ -60,20 +47,16 @@ impl Store {
 
 impl World {
     pub(super) fn poll(&mut self, process: usize) {
-        let actions = {
-            let now = self.time();
-            self.processes[process].queue.poll(now)
-        };
+        let now = self.time();
+        let actions = self.processes[process].view.poll(now);
         self.carry_out(process, actions);
-        // Without a store, an exchange is done at once, and may be followed by the next one.
-        let next = self.processes[process].queue.next_wake();
-        if let Some(at) = next.map(Timestamp::as_millis) {
-            let of = &mut self.processes[process];
-            if of.wake.is_none_or(|wake| at < wake) {
-                let at = at.max(self.now);
-                of.wake = Some(at);
-                self.at(at, Event::Wake(process));
-            }
+        // A shared gate without latency replies at once, and may be followed by the next exchange.
+        let of = &mut self.processes[process];
+        let next = of.view.queue.next_wake().map(Timestamp::as_millis);
+        if let Some(at) = next.filter(|at| of.wake.is_none_or(|wake| *at < wake)) {
+            let at = at.max(self.now);
+            of.wake = Some(at);
+            self.at(at, Event::Wake(process));
         }
     }
 
@@ -82,12 +65,7 @@ impl World {
             match action {
                 Action::Start(id, pass) => self.call(index_of(id), pass),
                 Action::Sync(sync) => {
-                    let is_local = self.processes[process].own_gate.is_some();
-                    if self.store.latency == 0 || is_local {
-                        self.exchange(process, *sync);
-                    } else {
-                        self.after(self.store.latency / 2, Event::Exchange(process, sync));
-                    }
+                    self.after(self.store.latency / 2, Event::Exchange(process, sync));
                 }
             }
         }
@@ -99,27 +77,23 @@ impl World {
             return;
         }
         let now = self.time();
-        let of = &mut self.processes[process];
-        if let Some(own) = of.own_gate.take() {
-            self.store.gate.rejoin(&own);
-            self.store.rejoined = Some(self.now);
-            of.queue.rejoin(now);
+        let queue = &mut self.processes[process].view.queue;
+        match queue.is_shared() {
+            true => queue.observe(self.store.gate.clone(), now),
+            false => queue.rejoin(now),
         }
-        of.queue.observe(self.store.gate.clone(), now);
         self.poll(process);
     }
 
-    pub(super) fn exchange(&mut self, process: usize, mut sync: Sync) {
+    pub(super) fn exchange(&mut self, process: usize, mut sync: Box<Sync>) {
         let now = self.time();
-        let latency = self.store.latency;
-        let of = &mut self.processes[process];
-        if let Some(gate) = &mut of.own_gate {
-            let grant = gate.sync(&sync.report, &sync.queue, now);
-            let reply = reply(gate, grant, None);
-            return self.reply(process, Some(Box::new(reply)));
-        }
+        let back = self.store.latency - self.store.latency / 2;
         if self.store.gone.contains(&self.now) {
-            return self.after(latency - latency / 2, Event::Reply(process, None));
+            return self.after(back, Event::Reply(process, sync, None));
+        }
+        if let Some(own) = self.processes[process].view.own_gate() {
+            self.store.gate.rejoin(&own);
+            self.store.rejoined = Some(self.now);
         }
         let heartbeat = Heartbeat {
             seen: self.now,
@@ -134,41 +108,16 @@ impl World {
         let recent = self.now.saturating_sub(3 * POLL_INTERVAL);
         let recent = living.filter(|heartbeat| heartbeat.seen >= recent);
         sync.queue.fleet_oldest = recent.filter_map(|heartbeat| heartbeat.oldest).min();
-        let grant = self.store.gate.sync(&sync.report, &sync.queue, now);
-        let reply = reply(&self.store.gate, grant, sync.queue.fleet_oldest);
-        match latency {
-            0 => self.reply(process, Some(Box::new(reply))),
-            _ => self.after(
-                latency - latency / 2,
-                Event::Reply(process, Some(Box::new(reply))),
-            ),
-        }
+        let reply = self.store.gate.exchange(&sync, now);
+        let processes = u32::try_from(self.store.heartbeats.len()).unwrap_or(u32::MAX);
+        let reply = Box::new((reply, processes));
+        self.after(back, Event::Reply(process, sync, Some(reply)));
     }
 
-    pub(super) fn reply(&mut self, process: usize, reply: Option<Box<SyncReply>>) {
+    pub(super) fn reply(&mut self, process: usize, sync: &Sync, reply: Option<(SyncReply, u32)>) {
         let now = self.time();
-        let known = self.store.heartbeats.len();
-        let of = &mut self.processes[process];
-        let reply = reply.map_or_else(
-            || {
-                let mut gate = of.queue.gate().clone();
-                gate.detach(u32::try_from(known).unwrap_or(u32::MAX));
-                of.own_gate = Some(gate.clone());
-                of.queue.set_shared(false);
-                self::reply(&gate, Some(Grant::Hold(now)), None)
-            },
-            |reply| *reply,
-        );
-        let actions = of.queue.synced(reply, now);
+        let actions = self.processes[process].view.exchanged(sync, reply, now);
         self.carry_out(process, actions);
         self.poll(process);
-    }
-}
-
-fn reply(gate: &Gate, grant: Option<Grant>, fleet_oldest: Option<Timestamp>) -> SyncReply {
-    SyncReply {
-        gate: gate.clone(),
-        grant,
-        fleet_oldest,
     }
 }

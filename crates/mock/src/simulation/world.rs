@@ -7,9 +7,8 @@ use super::store::{POLL_INTERVAL, Process, Store};
 use super::strategy::{Breaker, Kind, Strategy};
 use fastrand::Rng;
 use outlast_kernel::Timestamp;
-use outlast_kernel::gate::{Gate, Sync, SyncReply};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use outlast_kernel::gate::{Gate, ProcessView, Sync, SyncReply};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The result of a call.
@@ -58,32 +57,14 @@ pub(super) enum Event {
     Wake(usize),
     Look(usize),
     Exchange(usize, Box<Sync>),
-    Reply(usize, Option<Box<SyncReply>>),
-}
-
-struct Scheduled(u64, u64, Event);
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Self) -> bool {
-        (self.0, self.1) == (other.0, other.1)
-    }
-}
-impl Eq for Scheduled {}
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.0, self.1).cmp(&(other.0, other.1))
-    }
+    Reply(usize, Box<Sync>, Option<Box<(SyncReply, u32)>>),
 }
 
 /// A run.
 pub struct World {
     pub(super) now: u64,
-    heap: BinaryHeap<Reverse<Scheduled>>,
+    /// By their times; those of one time in the order in which they were scheduled.
+    events: BTreeMap<(u64, u64), Event>,
     scheduled: u64,
     pub(super) rng: Rng,
     /// The provider.
@@ -124,7 +105,7 @@ impl World {
         };
         let mut world = Self {
             now: 0,
-            heap: BinaryHeap::new(),
+            events: BTreeMap::new(),
             scheduled: 0,
             rng: Rng::with_seed(seed),
             provider,
@@ -140,8 +121,12 @@ impl World {
             given_up: 0,
         };
         for process in 0..processes {
-            world.processes.push(Process::new(latency > 0));
-            if latency > 0 {
+            let is_shared = processes > 1 || latency > 0;
+            world.processes.push(Process {
+                view: ProcessView::new(Gate::default(), is_shared),
+                wake: None,
+            });
+            if is_shared {
                 let first = world.rng.u64(0..POLL_INTERVAL);
                 world.at(first, Event::Look(process));
             }
@@ -163,9 +148,12 @@ impl World {
         self.store.gone = period;
     }
 
-    /// Returns the shared gate.
-    pub const fn gate(&self) -> &Gate {
-        &self.store.gate
+    /// Returns the gate that all processes share.
+    pub fn gate(&self) -> &Gate {
+        match self.processes.as_slice() {
+            [alone] if self.store.latency == 0 => alone.view.queue.gate(),
+            _ => &self.store.gate,
+        }
     }
 
     /// Returns the time from the store's return until the last process used it again.
@@ -181,13 +169,12 @@ impl World {
     /// Runs until that time, while the condition holds.
     pub fn run_while(&mut self, until: u64, goes_on: impl Fn(&Self) -> bool) {
         while goes_on(self)
-            && let Some(Reverse(Scheduled(at, _, _))) = self.heap.peek()
-            && *at <= until
+            && let Some(next) = self.events.first_entry()
+            && next.key().0 <= until
         {
-            if let Some(Reverse(Scheduled(at, _, event))) = self.heap.pop() {
-                self.now = at;
-                self.handle(event);
-            }
+            let ((at, _), event) = next.remove_entry();
+            self.now = at;
+            self.handle(event);
         }
         if goes_on(self) {
             self.now = until;
@@ -197,8 +184,7 @@ impl World {
     pub(super) fn at(&mut self, at: u64, event: Event) {
         self.scheduled += 1;
         let at = at.max(self.now);
-        self.heap
-            .push(Reverse(Scheduled(at, self.scheduled, event)));
+        self.events.insert((at, self.scheduled), event);
     }
 
     pub(super) fn after(&mut self, delay: u64, event: Event) {
@@ -229,8 +215,10 @@ impl World {
                 self.poll(process);
             }
             Event::Look(process) => self.look(process),
-            Event::Exchange(process, sync) => self.exchange(process, *sync),
-            Event::Reply(process, reply) => self.reply(process, reply),
+            Event::Exchange(process, sync) => self.exchange(process, sync),
+            Event::Reply(process, sync, reply) => {
+                self.reply(process, &sync, reply.map(|reply| *reply));
+            }
         }
     }
 }

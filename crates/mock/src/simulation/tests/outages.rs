@@ -79,7 +79,7 @@ impl World {
                 request.is_over = true;
                 left += 1;
                 let process = request.process;
-                self.processes[process].queue.leave(id_of(id));
+                self.processes[process].view.queue.leave(id_of(id));
             }
         }
         left
