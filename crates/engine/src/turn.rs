@@ -9,13 +9,11 @@ mod call;
 mod compaction;
 mod continuation;
 mod control;
-mod events;
 mod fallback;
-mod inbox;
 mod input;
 mod invalid_completion;
-mod journal_writer;
 mod partial_completion;
+mod record;
 mod tools;
 
 use crate::RetryStrategy;
@@ -23,10 +21,8 @@ use crate::attempt::{self, Driver};
 use crate::journal::{Entry, TurnError};
 use crate::token_estimate::BilledTokens;
 use continuation::{Continuation, RetryBilling};
-use events::Emitter;
 use fallback::ModelSelection;
 use invalid_completion::InvalidCompletionState;
-use journal_writer::JournalWriter;
 use outlast_dialect::{Message, Role, StreamCursor};
 use outlast_kernel::Timestamp;
 use outlast_kernel::attempt::{Effects, Event, Outcome, State, Wait, step};
@@ -35,13 +31,14 @@ use outlast_kernel::decision::{GiveUp, Remedy, RetryRules, Target};
 use outlast_kernel::event::{Body, CompactionReason, StopReason, TurnStatus, Usage};
 use outlast_kernel::failure::ClassifiedFailure;
 use partial_completion::PartialCompletion;
+use record::{Emitter, JournalWriter};
 use std::sync::Arc;
 
 pub use control::{Control, Handle};
-pub use events::{Ids, Sink};
 pub use fallback::Models;
 pub use input::{CompletionPrefix, ResumeState, Turn};
 pub use invalid_completion::is_correction_notice;
+pub use record::{Ids, Sink};
 pub use tools::{CallProgress, OutstandingCall};
 
 /// The outcome of a turn.

@@ -1,4 +1,7 @@
-//! One call of a turn: reads its stream to the end, and decides about its failure.
+//! One call of a turn: delivers queued messages, reads its stream to the end, and decides about its failure.
+//!
+//! Invariants: messages are sent at the start of a call, never in the middle of a completion that is being continued;
+//! they are journaled before any listener receives them; if the journal fails, they are still sent, once.
 
 use super::Runner;
 use super::continuation::Continuation;
@@ -39,6 +42,34 @@ impl Runner<'_> {
         // A summary takes time and money, too.
         let spent = self.budget_failure()?;
         Some(self.handle_failure(spent).await)
+    }
+
+    /// Sends the queued messages; returns `false` when there are none.
+    pub(super) async fn deliver_inbox(&mut self) -> bool {
+        let inbox = self.turn.inbox.filter(|_| self.continuation.is_none());
+        let letters = inbox.map(|inbox| inbox.take()).unwrap_or_default();
+        if letters.is_empty() {
+            return false;
+        }
+        let entries = Entry::delivered(letters);
+        // There is no await between taking the messages and noting them.
+        for entry in &entries {
+            self.journal_writer.record(entry.clone());
+        }
+        self.commit().await;
+        for entry in entries {
+            let Entry::Delivered { messages, note, .. } = entry else {
+                continue;
+            };
+            for message in messages {
+                let text = message.text();
+                self.push_message(message);
+                if !note {
+                    self.emitter.emit(Body::Input { text });
+                }
+            }
+        }
+        true
     }
 
     /// Returns the failure that forbids another call: another process owns the turn, or its budget is spent.
@@ -267,9 +298,8 @@ impl Runner<'_> {
         now: Timestamp,
     ) -> Effects {
         let strategy = self.turn.retry;
-        let effects = self
-            .driver
-            .decide(Arc::clone(&failure), remedies, strategy, now);
+        let own = |index| strategy?.delay_for(index);
+        let effects = (self.driver).decide(Arc::clone(&failure), remedies, own, now);
         let keeps = self.keeps_partial(&effects);
         self.record_failure(Some(seen), keeps);
         self.last_failure = Some(failure);

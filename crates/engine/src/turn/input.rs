@@ -1,8 +1,8 @@
 //! The input of a turn: the request, the model, the limits and tools, and the state that an earlier process left.
 
 use super::control::Control;
-use super::events::Ids;
 use super::fallback::Models;
+use super::record::Ids;
 use super::tools::OutstandingCall;
 use crate::accounts::Accounts;
 use crate::compaction::Compactor;

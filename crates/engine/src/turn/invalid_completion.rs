@@ -6,8 +6,10 @@
 //! Not here: the detection (see the kernel's `completion` and `loops`).
 
 use super::Runner;
+use super::tools::{finished_entry, result_part};
 use crate::journal::Entry;
-use outlast_dialect::{Message, Part, Role, ToolResult};
+use crate::tools::Output;
+use outlast_dialect::{Message, Part, Role};
 use outlast_kernel::attempt::{Effects, Event, Outcome, step};
 use outlast_kernel::completion::{
     self, FinishedCompletion, InvalidCompletion, ReasoningKind, check_completion,
@@ -190,32 +192,21 @@ impl Runner<'_> {
             self.complete_step(stop_reason, vec![noticed]).await;
             self.push_message(message);
         } else {
-            let refused = calls.iter().enumerate().map(not_run_entry).collect();
+            let not_run = Output::error(NOT_RUN);
+            let entry = |(index, call)| finished_entry(index, call, &not_run);
+            let refused = calls.iter().enumerate().map(entry).collect();
             self.complete_step(stop_reason, refused).await;
-            self.emit_not_run(&calls);
+            calls
+                .iter()
+                .for_each(|call| self.emit_result(call, &not_run));
+            let parts = calls.iter().map(|call| result_part(call, &not_run));
+            self.push_message(Message {
+                role: Role::User,
+                parts: parts.collect(),
+            });
         }
         self.emit_correction(&correction);
         step(self.driver.state_mut(), Event::Succeeded)
-    }
-
-    /// Adds an error result for each call that may be incomplete.
-    fn emit_not_run(&mut self, calls: &[ToolCall]) {
-        let mut parts = Vec::with_capacity(calls.len());
-        for call in calls {
-            let (id, output, is_error) = (call.id.clone(), NOT_RUN.to_owned(), true);
-            self.emitter.emit(Body::ToolResult {
-                id: id.clone(),
-                output: output.clone(),
-                is_error,
-            });
-            parts.push(Part::ToolResult(ToolResult {
-                id,
-                output,
-                is_error,
-            }));
-        }
-        let role = Role::User;
-        self.push_message(Message { role, parts });
     }
 
     async fn send_correction(&mut self, correction: Correction) {
@@ -279,13 +270,4 @@ impl Runner<'_> {
 /// Returns whether the text is a notice from the turn to the model, not a user's message.
 pub fn is_correction_notice(text: &str) -> bool {
     text == REPEAT_NOTICE || text.starts_with(UNUSABLE_NOTICE) || completion::is_correction(text)
-}
-
-fn not_run_entry((index, call): (usize, &ToolCall)) -> Entry {
-    Entry::ToolFinished {
-        index,
-        id: call.id.clone(),
-        output: NOT_RUN.to_owned(),
-        is_error: true,
-    }
 }

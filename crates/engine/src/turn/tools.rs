@@ -92,11 +92,7 @@ impl Runner<'_> {
                     self.finish_tool(index, &call, output).await
                 }
             };
-            parts.push(Part::ToolResult(ToolResult {
-                id: call.id.clone(),
-                output: output.text.clone(),
-                is_error: output.is_error,
-            }));
+            parts.push(result_part(&call, &output));
             done.push((call, output.text));
         }
         self.push_message(Message {
@@ -173,25 +169,38 @@ impl Runner<'_> {
     }
 
     /// Journals the result, then emits it.
-    pub(super) async fn finish_tool(
-        &mut self,
-        index: usize,
-        call: &ToolCall,
-        output: Output,
-    ) -> Output {
-        let (id, is_error) = (call.id.clone(), output.is_error);
-        self.journal_writer.record(Entry::ToolFinished {
-            index,
-            id: id.clone(),
-            output: output.text.clone(),
-            is_error,
-        });
+    async fn finish_tool(&mut self, index: usize, call: &ToolCall, output: Output) -> Output {
+        self.journal_writer
+            .record(finished_entry(index, call, &output));
         self.commit().await;
-        self.emitter.emit(Body::ToolResult {
-            id,
-            output: output.text.clone(),
-            is_error,
-        });
+        self.emit_result(call, &output);
         output
     }
+
+    pub(super) fn emit_result(&mut self, call: &ToolCall, output: &Output) {
+        self.emitter.emit(Body::ToolResult {
+            id: call.id.clone(),
+            output: output.text.clone(),
+            is_error: output.is_error,
+        });
+    }
+}
+
+/// Returns the entry for the result of a call.
+pub(super) fn finished_entry(index: usize, call: &ToolCall, output: &Output) -> Entry {
+    Entry::ToolFinished {
+        index,
+        id: call.id.clone(),
+        output: output.text.clone(),
+        is_error: output.is_error,
+    }
+}
+
+/// Returns the result of a call for the conversation.
+pub(super) fn result_part(call: &ToolCall, output: &Output) -> Part {
+    Part::ToolResult(ToolResult {
+        id: call.id.clone(),
+        output: output.text.clone(),
+        is_error: output.is_error,
+    })
 }
