@@ -5,16 +5,14 @@
 //! the disk works.
 //! Not here: which artifacts are still in use (the caller knows, see `remove_unused`).
 
-mod draft;
-
-use crate::Error;
-use draft::Draft;
+use crate::{Error, private};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use uuid::Uuid;
 
 /// The maximum size of one artifact, in bytes.
 pub const MAX_BYTES: u64 = 1024 * 1024 * 1024;
@@ -136,10 +134,8 @@ impl Artifacts {
     /// Takes a lock that is held until it is dropped, or its process dies.
     fn lock(&self, lock: fn(&File) -> io::Result<()>) -> Result<File, Error> {
         let path = self.folder.join(LOCK);
-        let mut options = OpenOptions::new();
+        let mut options = private::options();
         options.read(true).append(true).create(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let locked = options.open(&path).and_then(|file| {
             lock(&file)?;
             Ok(file)
@@ -210,11 +206,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 /// Creates the folder, or makes an existing one private to the user.
 fn make_private_folder(path: &Path) -> Result<(), Error> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    let made = builder.create(path);
+    let made = private::create_folder(path);
     #[cfg(unix)]
     let made = made.and_then(|()| make_private(path));
     made.map_err(|error| Error::file(path, error))
@@ -232,4 +224,53 @@ fn make_private(folder: &Path) -> io::Result<()> {
 /// Syncs a folder, where the system can.
 fn sync_folder(folder: &Path) {
     File::open(folder).and_then(|folder| folder.sync_all()).ok();
+}
+
+// --- Drafts ---
+
+/// A file that nobody else knows of; dropping it removes the file unless it was finished.
+struct Draft {
+    path: PathBuf,
+    file: File,
+}
+
+impl Draft {
+    /// Creates an empty draft on the same disk as its final path.
+    fn new(folder: &Path) -> Result<Self, Error> {
+        let path = folder.join(DRAFTS).join(Uuid::now_v7().to_string());
+        let opened = private::options().write(true).create_new(true).open(&path);
+        match opened {
+            Ok(file) => Ok(Self { path, file }),
+            Err(error) => Err(Error::file(&path, error)),
+        }
+    }
+
+    /// Appends bytes.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let written = self.file.write_all(bytes);
+        written.map_err(|error| Error::file(&self.path, error))
+    }
+
+    /// Moves the draft to its final path, complete, on the disk and read-only.
+    fn finish(self, place: &Path) -> Result<(), Error> {
+        #[cfg(unix)]
+        self.make_read_only()?;
+        let synced = self.file.sync_all();
+        synced.map_err(|error| Error::file(&self.path, error))?;
+        fs::rename(&self.path, place).map_err(|error| Error::file(place, error))
+    }
+
+    #[cfg(unix)]
+    fn make_read_only(&self) -> Result<(), Error> {
+        use std::os::unix::fs::PermissionsExt;
+        let closed = self.file.set_permissions(fs::Permissions::from_mode(0o400));
+        closed.map_err(|error| Error::file(&self.path, error))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // A finished draft is gone from here already.
+        fs::remove_file(&self.path).ok();
+    }
 }

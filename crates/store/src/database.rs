@@ -1,6 +1,7 @@
 //! Opens, creates and replaces the database files. A `Format` describes the content of each.
 
-use crate::{Error, Store};
+use crate::{Error, Store, private};
+use outlast_kernel::Timestamp;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::ffi::OsString;
 use std::fs::{self, TryLockError};
@@ -135,8 +136,33 @@ fn is_intact(connection: &Connection) -> bool {
     check.is_ok_and(|said| said == "ok")
 }
 
+/// The path of an open file, and its identity.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) path: PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+impl Place {
+    /// Remembers the file that is at that path now.
+    pub(crate) fn new(path: &Path) -> Self {
+        let (path, identity) = (path.to_owned(), file_identity(path));
+        Self { path, identity }
+    }
+
+    /// Fails when another file is at the path: what is written to a file that was moved aside would be acknowledged and never
+    /// found again.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if file_identity(&self.path) == self.identity {
+            return Ok(());
+        }
+        let path = self.path.clone();
+        Err(Error::FileReplaced { path })
+    }
+}
+
 /// Returns the device and inode, which tell the file at a path from a later one that replaced it.
-pub(crate) fn file_identity(path: &Path) -> Option<(u64, u64)> {
+fn file_identity(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     #[cfg(unix)]
     {
@@ -190,11 +216,8 @@ fn enable_wal(connection: &Connection, path: &Path, held: HeldLock<'_>) -> Resul
 
 /// Creates the file before SQLite does, so that it is private to the user from its first byte.
 fn open_private(path: &Path) -> Result<fs::File, Error> {
-    let mut options = fs::OpenOptions::new();
-    options.read(true).append(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let made = options.open(path);
+    let mut options = private::options();
+    let made = options.read(true).append(true).create(true).open(path);
     made.map_err(|source| Error::file(path, source))
 }
 
@@ -232,6 +255,28 @@ fn move_aside(path: &Path) -> Result<PathBuf, Error> {
         fs::rename(with_suffix(path, part), with_suffix(&aside, part)).ok();
     }
     Ok(aside)
+}
+
+// --- Numbers of the files ---
+
+/// Returns a time in the form of the files: milliseconds since the epoch.
+pub(crate) fn millis(time: Timestamp) -> i64 {
+    to_i64(time.as_millis())
+}
+
+/// Returns a time of a file.
+pub(crate) fn timestamp(millis: i64) -> Timestamp {
+    Timestamp::from_millis(to_u64(millis))
+}
+
+/// Converts a number to the files' integer type.
+pub(crate) fn to_i64(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Converts an integer of a file to a number.
+pub(crate) fn to_u64(integer: i64) -> u64 {
+    u64::try_from(integer).unwrap_or_default()
 }
 
 #[cfg(test)]

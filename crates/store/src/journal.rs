@@ -4,7 +4,6 @@
 //! acknowledged entries are on the disk; the entries of a session are numbered from 1 without gaps.
 //! Not here: the meaning of an entry's body (it is text), and the decision when to resume a session (see the engine).
 
-mod fork;
 mod owner;
 mod read;
 mod session_lock;
@@ -14,7 +13,7 @@ pub use read::{Availability, Page, Summary};
 pub use session_lock::{NewSession, SessionLock};
 
 use crate::Error;
-use crate::database::{self, JOURNAL};
+use crate::database::{self, JOURNAL, Place};
 use crate::worker::{OnCallerGone, Worker};
 use outlast_kernel::Timestamp;
 use owner::Owner;
@@ -25,7 +24,7 @@ use std::sync::Arc;
 /// The journal as this process has it open. Clones share one thread and own sessions together.
 #[derive(Clone, Debug)]
 pub struct Journal {
-    file: Arc<JournalFile>,
+    file: Arc<Place>,
     worker: Worker,
     owner: Arc<Owner>,
 }
@@ -79,15 +78,14 @@ impl Journal {
 
     /// Returns whether the opened file is still the one at its path; every call fails when it is not.
     pub fn is_in_place(&self) -> bool {
-        self.file.check_in_place().is_ok()
+        self.file.check().is_ok()
     }
 
     fn with(path: &Path, connection: Connection) -> Result<Self, Error> {
-        let (path, identity) = (path.to_owned(), database::file_identity(path));
         Ok(Self {
-            worker: Worker::start(&path, connection)?,
-            owner: Arc::new(Owner::new(&path)),
-            file: Arc::new(JournalFile { path, identity }),
+            worker: Worker::start(path, connection)?,
+            owner: Arc::new(Owner::new(path)),
+            file: Arc::new(Place::new(path)),
         })
     }
 
@@ -99,7 +97,7 @@ impl Journal {
     ) -> impl Future<Output = Result<R, Error>> + Send + 'static {
         let place = Arc::clone(&self.file);
         let change = move |connection: &Connection| {
-            place.check_in_place()?;
+            place.check()?;
             change(connection)
         };
         self.worker.change(OnCallerGone::Run, change, |made| made)
@@ -112,42 +110,13 @@ impl Journal {
     ) -> Result<R, Error> {
         let place = Arc::clone(&self.file);
         let look = self.worker.run(move |connection, _| {
-            place.check_in_place()?;
+            place.check()?;
             // One view of the file for all statements of the query.
             let view = connection.transaction()?;
             read(&view)
         });
         look.await
     }
-}
-
-/// The path of the file and its identity.
-#[derive(Debug)]
-struct JournalFile {
-    path: PathBuf,
-    identity: Option<(u64, u64)>,
-}
-
-impl JournalFile {
-    /// Fails when another file is at the path: entries written to a file that was moved aside would be acknowledged and
-    /// never found again.
-    fn check_in_place(&self) -> Result<(), Error> {
-        if database::file_identity(&self.path) == self.identity {
-            return Ok(());
-        }
-        let path = self.path.clone();
-        Err(Error::FileReplaced { path })
-    }
-}
-
-/// Converts a number to the file's integer type.
-fn to_i64(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// Converts an integer of the file to a number.
-fn to_u64(integer: i64) -> u64 {
-    u64::try_from(integer).unwrap_or_default()
 }
 
 #[cfg(test)]

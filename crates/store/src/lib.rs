@@ -9,35 +9,34 @@
 //! decides how to continue without the store (see the engine).
 #![warn(missing_docs)]
 
+mod accounts;
 pub mod artifacts;
-mod blocks;
 mod database;
 mod error;
 mod gates;
 mod group_commit;
 pub mod holds;
 pub mod journal;
-mod permits;
-mod time;
+pub mod private;
 mod worker;
 
+pub use accounts::{PermitReply, PermitRequest};
 pub use artifacts::Artifacts;
 pub use database::OpenedStore;
 pub use error::Error;
 pub use gates::{GateExchange, GateSnapshot};
 pub use journal::Journal;
-pub use permits::{PermitReply, PermitRequest};
 
-use database::SHARED_STATE;
+use database::{Place, SHARED_STATE};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use worker::Worker;
 
 /// The shared state file as this process has it open. Clones share one thread.
 #[derive(Clone, Debug)]
 pub struct Store {
-    path: PathBuf,
-    identity: Option<(u64, u64)>,
+    place: Arc<Place>,
     worker: Worker,
 }
 
@@ -60,8 +59,7 @@ impl Store {
         replaced: Option<PathBuf>,
     ) -> Result<OpenedStore, Error> {
         let store = Self {
-            path: path.to_owned(),
-            identity: database::file_identity(path),
+            place: Arc::new(Place::new(path)),
             worker: Worker::start(path, connection)?,
         };
         Ok(OpenedStore { store, replaced })
@@ -69,10 +67,7 @@ impl Store {
 
     /// Returns whether another process has changed the file since the last call.
     pub async fn has_external_changes(&self) -> Result<bool, Error> {
-        if database::file_identity(&self.path) != self.identity {
-            let path = self.path.clone();
-            return Err(Error::FileReplaced { path });
-        }
+        self.place.check()?;
         self.worker
             .run(|connection, seen| {
                 let version: i64 =

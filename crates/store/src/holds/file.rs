@@ -3,16 +3,14 @@
 use super::Row;
 use super::write_buffer::{Group, WriteOutcome};
 use crate::Error;
-use crate::database::{self, HOLDS};
-use crate::time::{millis, timestamp};
+use crate::database::{self, HOLDS, Place, millis, timestamp};
 use rusqlite::{Connection, params};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
 pub(super) struct HoldsFile {
-    path: PathBuf,
-    identity: Option<(u64, u64)>,
+    place: Place,
     pub(super) connection: Connection,
     /// No other process has the file as long as this is open.
     _owned: fs::File,
@@ -32,8 +30,7 @@ impl HoldsFile {
         };
         let rows = rows.map_err(|error| error.with_path(path))?;
         let file = Self {
-            path: path.to_owned(),
-            identity: database::file_identity(path),
+            place: Place::new(path),
             connection,
             _owned: owned,
         };
@@ -42,14 +39,13 @@ impl HoldsFile {
 
     /// Writes a group of changes as one transaction, to a new file if this one is damaged or gone.
     pub(super) fn write(&mut self, group: &Group) -> Result<WriteOutcome, Error> {
-        // Rows written to a file that was removed would never be found again.
-        if database::file_identity(&self.path) != self.identity {
-            let (connection, aside) = database::open(&self.path, &HOLDS)?;
+        if self.place.check().is_err() {
+            let (connection, aside) = database::open(&self.place.path, &HOLDS)?;
             return self.write_to_new_file(group, connection, aside);
         }
         match self.try_write(group) {
             Err(error) if error.is_corruption() => {
-                let (connection, aside) = database::replace(&self.path, &HOLDS)?;
+                let (connection, aside) = database::replace(&self.place.path, &HOLDS)?;
                 self.write_to_new_file(group, connection, aside)
             }
             written => written.map(|()| WriteOutcome::SameFile),
@@ -63,7 +59,7 @@ impl HoldsFile {
         aside: Option<PathBuf>,
     ) -> Result<WriteOutcome, Error> {
         self.connection = connection;
-        self.identity = database::file_identity(&self.path);
+        self.place = Place::new(&self.place.path);
         self.try_write(group)?;
         Ok(WriteOutcome::NewFile(aside))
     }
@@ -71,7 +67,7 @@ impl HoldsFile {
     fn try_write(&mut self, group: &Group) -> Result<(), Error> {
         let written =
             database::transact(&mut self.connection, |connection| write(connection, group));
-        written.map_err(|error| error.with_path(&self.path))
+        written.map_err(|error| error.with_path(&self.place.path))
     }
 }
 

@@ -7,8 +7,7 @@
 //! Invariants: a name is locked before another process can read it, and never used again. So a file that is gone, or
 //! that can be locked, belongs to a dead owner for all time, and removing it changes nothing.
 
-use crate::Error;
-use crate::database;
+use crate::{Error, database, private};
 use parking_lot::Mutex;
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -70,7 +69,7 @@ impl Owner {
     }
 
     fn acquire_name(&self) -> Result<Lock, Error> {
-        make_private_folder(&self.folder)?;
+        private::create_folder(&self.folder).map_err(|source| Error::file(&self.folder, source))?;
         self.remove_dead_owners()?;
         for _ in 0..MAX_NAME_ATTEMPTS {
             if let Some(lock) = self.try_acquire_name()? {
@@ -86,11 +85,10 @@ impl Owner {
     fn try_acquire_name(&self) -> Result<Option<Lock>, Error> {
         let name = Uuid::now_v7().to_string();
         let path = self.folder.join(&name);
-        let mut options = fs::OpenOptions::new();
-        options.read(true).append(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options
+        let file = private::options()
+            .read(true)
+            .append(true)
+            .create_new(true)
             .open(&path)
             .map_err(|source| Error::file(&path, source))?;
         match file.try_lock() {
@@ -164,14 +162,4 @@ enum OwnerFile {
     Stale { path: PathBuf, _lock: File },
     /// There is no file.
     Missing,
-}
-
-fn make_private_folder(path: &Path) -> Result<(), Error> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder
-        .create(path)
-        .map_err(|source| Error::file(path, source))
 }

@@ -2,9 +2,9 @@
 
 use super::owner::{Liveness, Owner};
 use super::session_lock::{self, owner_of};
-use super::{Journal, RawEntry, StoredEntry, to_i64, to_u64};
+use super::{Journal, RawEntry, StoredEntry};
 use crate::Error;
-use crate::time::timestamp;
+use crate::database::{timestamp, to_i64, to_u64};
 use outlast_kernel::Timestamp;
 use rusqlite::{Connection, Params, Row, params};
 use std::sync::Arc;

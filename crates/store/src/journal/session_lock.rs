@@ -6,7 +6,7 @@
 use super::Journal;
 use super::owner::{Liveness, Owner};
 use crate::Error;
-use crate::time::millis;
+use crate::database::millis;
 use crate::worker::OnCallerGone;
 use outlast_kernel::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -164,7 +164,7 @@ impl Journal {
         let (journal, place) = (self.clone(), Arc::clone(&self.file));
         let owner = Arc::clone(&self.owner);
         let change = move |connection: &Connection| {
-            place.check_in_place()?;
+            place.check()?;
             own(connection, &owner)
         };
         // Made once the change is on the disk: if the caller has left, dropping the lock releases the session.

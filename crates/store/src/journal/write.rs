@@ -1,14 +1,15 @@
-//! Writes entries to the journal and deletes sessions.
+//! Writes entries to the journal; deletes sessions, and forks them: begins a new one with the entries of another.
 //!
 //! Every change is one transaction. An append begins with a check that this process still owns the session, a deletion
 //! with one that no living process does. A change that was requested is carried out, in order and once, even if its
-//! caller stops waiting.
+//! caller stops waiting. A fork leaves its source unchanged, regardless of its owner, and does not end in the middle of a
+//! turn, because nobody could resume that turn.
 
 use super::owner::Liveness;
-use super::session_lock::{self, FencingToken, SessionLock};
-use super::{Journal, RawEntry, to_i64};
+use super::session_lock::{self, FencingToken, SessionLock, owner_of};
+use super::{Journal, NewSession, RawEntry};
 use crate::Error;
-use crate::time::millis;
+use crate::database::{millis, to_i64};
 use rusqlite::{Connection, ErrorCode, params};
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ impl Journal {
     pub fn delete(&self, id: &str) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         let (session, owner) = (id.to_owned(), Arc::clone(&self.owner));
         self.change(move |connection| {
-            if let Some(by) = session_lock::owner_of(connection, &session)?
+            if let Some(by) = owner_of(connection, &session)?
                 && owner.liveness(session_lock::owner_name(&by))? == Liveness::Alive
             {
                 return Err(Error::InUse { session });
@@ -104,4 +105,63 @@ fn insert(
         }
         inserted => Ok(inserted.map(drop)?),
     }
+}
+
+// --- Forks ---
+
+impl Journal {
+    /// Begins a session with the entries of another one: those before entry number `before`, or all. This process owns
+    /// the new session.
+    pub async fn fork(
+        &self,
+        from: &str,
+        before: Option<u64>,
+        session: NewSession,
+    ) -> Result<SessionLock, Error> {
+        let (from, id) = (from.to_owned(), session.id.clone());
+        let before = before.map_or(i64::MAX, to_i64);
+        self.acquire(id, move |connection, owner| {
+            owner_of(connection, &from)?;
+            refuse_open_turn(connection, &from, before)?;
+            let owned = session_lock::insert(connection, &session, &owner.name()?)?;
+            copy(connection, &from, &session.id, before)?;
+            Ok(owned)
+        })
+        .await
+    }
+}
+
+fn refuse_open_turn(connection: &Connection, from: &str, before: i64) -> Result<(), Error> {
+    let is_open = connection
+        .prepare_cached(
+            "SELECT 1 FROM entries AS begun
+             WHERE session = ?1 AND seq < ?2 AND kind = 'prompt' AND NOT EXISTS
+                 (SELECT 1 FROM entries WHERE session = ?1 AND turn = begun.turn AND kind = 'settled' AND seq < ?2)",
+        )?
+        .exists(params![from, before])?;
+    match is_open {
+        true => Err(Error::OpenTurn {
+            session: from.to_owned(),
+        }),
+        false => Ok(()),
+    }
+}
+
+fn copy(connection: &Connection, from: &str, to: &str, before: i64) -> Result<(), Error> {
+    connection
+        .prepare_cached(
+            "INSERT INTO entries (session, seq, turn, kind, time, body)
+             SELECT ?3, seq, turn, kind, time, body FROM entries
+             WHERE session = ?1 AND seq < ?2 ORDER BY seq",
+        )?
+        .execute(params![from, before, to])?;
+    connection
+        .prepare_cached(
+            "UPDATE sessions SET
+                 entries = (SELECT count(*) FROM entries WHERE session = ?1),
+                 last_turn = (SELECT coalesce(max(turn), 0) FROM entries WHERE session = ?1 AND kind = 'prompt')
+             WHERE id = ?1",
+        )?
+        .execute([to])?;
+    Ok(())
 }
