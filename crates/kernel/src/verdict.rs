@@ -37,6 +37,18 @@ impl Class {
         Self::TestFailure,
         Self::Canceled,
     ];
+
+    /// Returns the name of the class, as pipelines and JSON spell it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Transient => "transient",
+            Self::Deterministic => "deterministic",
+            Self::BudgetExhausted => "budget_exhausted",
+            Self::ContractFailure => "contract_failure",
+            Self::TestFailure => "test_failure",
+            Self::Canceled => "canceled",
+        }
+    }
 }
 
 macro_rules! causes {

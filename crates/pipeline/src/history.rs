@@ -5,6 +5,7 @@
 //! here: the next entries (see `graph`), and the presentation of a run (see `report`).
 
 use super::entry::Entry;
+use super::run_view::RunWait;
 use super::state::{Attempt, Run, WaitPeriod};
 use outlast_engine::journal;
 use outlast_kernel::Timestamp;
@@ -104,19 +105,8 @@ pub async fn add_waits(run: &mut Run, steps: &Journal) -> Result<(), Error> {
     Ok(())
 }
 
-/// The current wait of a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CurrentWait {
-    /// The period of the wait.
-    pub span: WaitPeriod,
-    /// The number of the retry that follows.
-    pub retry: u32,
-    /// The provider's message, if it was recorded.
-    pub message: Option<String>,
-}
-
 /// Returns the current wait of a session, as far as it is recorded.
-pub async fn current_wait(steps: &Journal, session: &str) -> Result<Option<CurrentWait>, Error> {
+pub async fn current_wait(steps: &Journal, session: &str) -> Result<Option<RunWait>, Error> {
     let last = async |kind| match steps.last_of_kind(session, kind).await {
         Err(outlast_store::Error::NoSuchSession { .. }) => Ok(None),
         last => last,
@@ -127,10 +117,10 @@ pub async fn current_wait(steps: &Journal, session: &str) -> Result<Option<Curre
     let ended = last("wait_ended").await?.map_or(0, |ended| ended.seq);
     let settled = last("settled").await?.map_or(0, |settled| settled.seq);
     let journal::Entry::WaitScheduled {
-        since,
         until,
         cause,
         spent,
+        ..
     } = session::parse_entry(session, &begun)?
     else {
         return Ok(None);
@@ -146,14 +136,10 @@ pub async fn current_wait(steps: &Journal, session: &str) -> Result<Option<Curre
         }
         _ => None,
     };
-    Ok(Some(CurrentWait {
-        span: WaitPeriod {
-            since,
-            until,
-            ended: None,
-            cause: Some(cause),
-        },
-        retry: spent.chain.retries(),
+    Ok(Some(RunWait {
+        until,
+        cause: Some(cause),
+        attempt: Some(spent.chain.retries().saturating_add(1)),
         message,
     }))
 }

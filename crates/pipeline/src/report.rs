@@ -11,8 +11,8 @@ mod page;
 mod summary;
 mod timeline;
 
-use super::state::Run;
-use super::status;
+use super::run_view;
+use super::state::{Run, StepState};
 use outlast_kernel::Timestamp;
 use summary::Summary;
 use timeline::Timeline;
@@ -40,12 +40,16 @@ impl FullRun {
     fn new(run: &Run) -> Self {
         let mut run = run.clone();
         // Without the pipeline the report has fewer facts, but no wrong ones.
-        let steps = status::parse_pipeline(&run).map_or_else(Vec::new, |pipeline| pipeline.steps);
+        let steps = run_view::parse_pipeline(&run).map_or_else(Vec::new, |pipeline| pipeline.steps);
         let order: Vec<String> = steps.into_iter().map(|step| step.id).collect();
         for step in &order {
             run.steps.entry(step.clone()).or_default();
         }
         Self { run, order }
+    }
+
+    fn steps_by_start(&self) -> Vec<(&String, &StepState)> {
+        run_view::steps_by_start(&self.run, &self.order)
     }
 }
 

@@ -7,15 +7,16 @@
 pub mod mailbox;
 mod run_requests;
 
-pub use run_requests::RequestReceipt;
+pub use run_requests::RunRequestReceipt;
 
-use super::history::{self, CurrentWait, RecordedEntry};
+use super::history::{self, RecordedEntry};
+use super::run_view::{self, RunRow, RunSnapshot, RunStatus, RunView, RunWait};
 use super::state::{Phase, Run, StepState};
-use super::status::{self, RunStatus};
 use outlast_kernel::text;
 use outlast_store::Journal;
 use outlast_store::journal::Summary;
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// File name of the runs, one journal each.
@@ -29,6 +30,8 @@ pub const MAIL: &str = "mail";
 /// Folder name of the files of attempts under way.
 pub const SCRATCH: &str = "scratch";
 
+/// Maximum number of runs in one list.
+pub const MAX_LISTED_RUNS: usize = 1000;
 /// Maximum bytes of a given name to repeat in a message.
 const MAX_NAME_BYTES: usize = 64;
 
@@ -185,7 +188,51 @@ impl RunStore {
     /// Returns the status of a run.
     pub async fn status(&self, run: &Summary) -> Result<RunStatus, Error> {
         let runs = self.journal(&run.id).await?;
-        Ok(status::run_status(&runs, run).await?)
+        Ok(run_view::run_status(&runs, run).await?)
+    }
+
+    /// Lists runs, the most recently changed first: at most `limit`, and never more than [`MAX_LISTED_RUNS`].
+    pub async fn list(&self, limit: usize) -> Result<Vec<RunRow>, Error> {
+        let mut rows = Vec::new();
+        for run in self
+            .all()
+            .await?
+            .into_iter()
+            .take(limit.min(MAX_LISTED_RUNS))
+        {
+            let state = self.status(&run).await?;
+            rows.push(RunRow::new(run, state));
+        }
+        Ok(rows)
+    }
+
+    /// Returns what is recorded of the run with that id, or of the only one whose id begins with it.
+    pub async fn snapshot(&self, name: &str) -> Result<RunSnapshot, Error> {
+        // The status is read before the entries, so that everything that a process wrote before it exited is included.
+        let summary = self.find(name).await?;
+        let state = self.status(&summary).await?;
+        let (run, entries) = self.read_without_waits(&summary.id).await?;
+        let mut waits = BTreeMap::new();
+        for (id, step) in &run.steps {
+            if let Some(wait) = self.current_wait(step).await? {
+                waits.insert(id.clone(), wait);
+            }
+        }
+        Ok(RunSnapshot {
+            summary,
+            state,
+            run,
+            entries,
+            waits,
+        })
+    }
+
+    /// Returns the view of the run with that id, or of the only one whose id begins with it.
+    pub async fn view(&self, name: &str) -> Result<RunView, Error> {
+        let snapshot = self.snapshot(name).await?;
+        // Off the async threads: the pipeline's file may be long.
+        let view = tokio::task::spawn_blocking(move || snapshot.view()).await;
+        view.map_err(|_| Error::from(outlast_store::Error::Closed))
     }
 
     /// Reads a run and its entries, without the waits of its steps' sessions.
@@ -207,7 +254,7 @@ impl RunStore {
     }
 
     /// Returns the current wait of the session of a working step.
-    pub async fn current_wait(&self, step: &StepState) -> Result<Option<CurrentWait>, Error> {
+    pub async fn current_wait(&self, step: &StepState) -> Result<Option<RunWait>, Error> {
         let session = step.attempt().and_then(|attempt| attempt.session.as_ref());
         let Some(session) = session.filter(|_| step.phase == Phase::Working) else {
             return Ok(None);

@@ -118,9 +118,9 @@ async fn valid_run_requests_are_posted() {
     let folder = folder();
     let home = RunStore::new(folder.path());
     let (_runs, _hold) = begin(folder.path(), FIRST, &at_gates()).await;
-    let told = RequestReceipt {
-        run: FIRST.to_owned(),
-        is_running: true,
+    let told = RunRequestReceipt {
+        id: FIRST.to_owned(),
+        is_at_work: true,
     };
     let answered = home.answer("0190", Some("ship"), Some("n")).await.unwrap();
     assert_eq!(answered, told);
@@ -183,7 +183,7 @@ async fn invalid_run_requests_are_refused() {
     assert!(!folder.path().join(MAIL).exists());
     // No process is there to receive the request; the next one does.
     let told = home.answer(FIRST, Some("ship"), None).await.unwrap();
-    assert!(!told.is_running);
+    assert!(!told.is_at_work);
     assert_eq!(requests(folder.path()).len(), 1);
 }
 
@@ -202,6 +202,8 @@ async fn steps_without_pipeline_are_in_start_order() {
     run.apply(START + Duration::from_secs(1), &visited("b"));
     run.apply(START + Duration::from_secs(2), &visited("c"));
     run.apply(START + Duration::from_secs(3), &visited("a"));
-    assert!(status::parse_pipeline(&run).is_none());
-    assert_eq!(status::steps_by_start(&run), ["b", "c", "a"]);
+    assert!(run_view::parse_pipeline(&run).is_none());
+    let steps = run_view::steps_by_start(&run, &[]);
+    let ids: Vec<&str> = steps.into_iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(ids, ["b", "c", "a"]);
 }

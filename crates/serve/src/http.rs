@@ -24,7 +24,7 @@ pub use session_events::Dialect;
 
 use crate::live_sessions::LiveSessions;
 use crate::rpc::MAX_LINE_BYTES;
-use crate::runs::{Runs, StartRun};
+use crate::runs::StartRun;
 use access_control::Peer;
 use api::Api;
 use app_state::{AppState, run_to_completion};
@@ -43,6 +43,7 @@ use hyper_util::service::TowerToHyperService;
 use outlast_engine::CancellationToken;
 use outlast_gateway::auth::{AllowedNames, Token};
 use outlast_gateway::problem::Problem;
+use outlast_pipeline::run_store::RunStore;
 use problems::HttpError;
 use rate_limit::RateLimiter;
 use serde_json::Value;
@@ -74,7 +75,7 @@ pub struct Setup {
     /// The sessions to serve.
     pub sessions: Arc<LiveSessions>,
     /// The runs to report, and the service that starts new ones.
-    pub runs: (Runs, Arc<dyn StartRun>),
+    pub runs: (RunStore, Arc<dyn StartRun>),
     /// Services of the program beside sessions and runs.
     pub host_services: Arc<dyn HostServices>,
     /// The host names under which the server may be reached, and the origins that may call it.

@@ -21,9 +21,9 @@ use anyhow::Context;
 use outlast_engine::{CancellationToken, Clock};
 use outlast_gateway::auth::{AllowedNames, Token};
 use outlast_kernel::text;
+use outlast_pipeline::run_store::RunStore;
 use outlast_serve::http::{self, HostServices, HttpServer, Limits, Setup};
 use outlast_serve::live_sessions::LiveSessions;
-use outlast_serve::runs::Runs;
 use outlast_session::factory::SessionFactory;
 use std::path::Path;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ async fn serve(
         listen: settings.listen,
         sessions: Arc::clone(&sessions),
         runs: (
-            Runs::new(&home::path()?),
+            RunStore::new(&home::path()?),
             Arc::new(RunStarter::new(folder)?),
         ),
         host_services: Arc::clone(&house) as Arc<dyn HostServices>,

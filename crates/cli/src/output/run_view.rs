@@ -10,7 +10,7 @@ mod live;
 mod painter;
 
 pub(crate) use formatting::{one_line, truncate, whole_seconds, width};
-pub(crate) use live::{Countdown, LiveStep};
+pub(crate) use live::{Countdown, LiveStep, recorded_live_steps};
 pub(crate) use painter::{Painter, stderr_size, stdout_size};
 
 use crate::output::progress::time_of_day;
@@ -19,8 +19,8 @@ use live::question_line;
 use outlast_kernel::Timestamp;
 use outlast_pipeline::definition::Pipeline;
 use outlast_pipeline::entry::Outcome;
+use outlast_pipeline::run_view::{self, RunStatus};
 use outlast_pipeline::state::{EndStatus, Phase, Run, StepState};
-use outlast_pipeline::status;
 use std::collections::BTreeMap;
 
 /// Maximum width of the column with the names of steps.
@@ -43,34 +43,30 @@ pub(crate) fn planned_steps(pipeline: &Pipeline) -> Vec<PlannedStep> {
     pipeline.steps.iter().map(step).collect()
 }
 
-/// The steps of a run whose pipeline is not at hand: those that have begun, in that order.
-pub(crate) fn started_steps(run: &Run) -> Vec<PlannedStep> {
-    let step = |id: &str| PlannedStep {
-        id: id.to_owned(),
+/// The steps of a recorded run: those of its pipeline, or the known ones if that cannot be read any more.
+pub(crate) fn recorded_steps(run: &Run) -> Vec<PlannedStep> {
+    if let Some(pipeline) = run_view::parse_pipeline(run) {
+        return planned_steps(&pipeline);
+    }
+    let steps = run_view::steps_by_start(run, &[]).into_iter();
+    let step = |(id, _): (&String, _)| PlannedStep {
+        id: id.clone(),
         max_attempts: None,
     };
-    status::steps_by_start(run).into_iter().map(step).collect()
+    steps.map(step).collect()
 }
 
-/// Whether a process is at work on a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProcessStatus {
-    Running,
-    /// What was under way was left where it is.
-    Gone,
-}
-
-/// A run at a moment.
-pub(crate) struct RunView<'a> {
+/// What the status lines of a run are made of.
+pub(crate) struct StatusLines<'a> {
     pub(crate) steps: &'a [PlannedStep],
     pub(crate) run: &'a Run,
     /// What is known only while it runs.
     pub(crate) live: &'a BTreeMap<String, LiveStep>,
-    pub(crate) process: ProcessStatus,
+    pub(crate) status: RunStatus,
     pub(crate) now: Timestamp,
 }
 
-impl RunView<'_> {
+impl StatusLines<'_> {
     /// A line for the run, and one for each step.
     pub(crate) fn lines(&self, columns: usize) -> Vec<String> {
         self.filtered_lines(columns, |_| true)
@@ -98,7 +94,7 @@ impl RunView<'_> {
 
     /// Whether what is under way is carried on.
     const fn is_in_progress(&self) -> bool {
-        self.run.ended.is_none() && matches!(self.process, ProcessStatus::Running)
+        self.run.ended.is_none() && matches!(self.status, RunStatus::Running)
     }
 
     fn head(&self) -> String {
@@ -106,14 +102,12 @@ impl RunView<'_> {
         let over = |step: &&PlannedStep| run.phase(&step.id).is_over();
         let over = self.steps.iter().filter(over).count();
         let name = one_line(&run.parameters.name);
-        let stands = match (&run.ended, self.process) {
+        let stands = match (&run.ended, self.status) {
             (Some(ended), _) => run_ended(run, ended),
-            (None, ProcessStatus::Running) => {
+            (None, RunStatus::Running) => {
                 format!("running for {}", whole_seconds(self.now.since(run.started)))
             }
-            (None, ProcessStatus::Gone) => {
-                "not finished, and no process is at work on it".to_owned()
-            }
+            (None, _) => "not finished, and no process is at work on it".to_owned(),
         };
         let (all, spent) = (self.steps.len(), spent(run.usage, run.cost));
         format!("{name}: {stands}; {over} of {all} steps are over{spent}")

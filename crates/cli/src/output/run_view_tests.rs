@@ -3,7 +3,7 @@ use super::*;
 use outlast_kernel::event::Body;
 use outlast_kernel::verdict::Cause;
 use outlast_pipeline::entry::Entry;
-use outlast_pipeline::status::Question;
+use outlast_pipeline::run_view::Question;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -91,16 +91,16 @@ fn every_step_state_is_rendered() {
     });
     live.entry("fix".to_owned()).or_default().last_activity = Some("bash".to_owned());
     let steps = steps();
-    let view = |process| RunView {
+    let view = |status| StatusLines {
         steps: &steps,
         run: &run,
         live: &live,
-        process,
+        status,
         now: at(20),
     };
-    let running = view(ProcessStatus::Running).lines(120).join("\n");
-    let narrow = view(ProcessStatus::Running).lines(24).join("\n");
-    let left = view(ProcessStatus::Gone).lines(120).join("\n");
+    let running = view(RunStatus::Running).lines(120).join("\n");
+    let narrow = view(RunStatus::Running).lines(24).join("\n");
+    let left = view(RunStatus::Unfinished).lines(120).join("\n");
     insta::assert_snapshot!(without_clocks(&[running, narrow, left].join("\n\n")));
 }
 
@@ -109,11 +109,11 @@ fn finished_run_shows_its_outcome() {
     let mut entries = entries();
     entries.extend(rest());
     let (run, steps) = (run_of(&entries), steps());
-    let view = RunView {
+    let view = StatusLines {
         steps: &steps,
         run: &run,
         live: &BTreeMap::new(),
-        process: ProcessStatus::Gone,
+        status: RunStatus::Unfinished,
         now: at(1000),
     };
     insta::assert_snapshot!(without_clocks(&view.lines(120).join("\n")));
@@ -121,7 +121,7 @@ fn finished_run_shows_its_outcome() {
 
 #[test]
 fn run_without_pipeline_lists_steps_in_start_order() {
-    let begun = started_steps(&run_of(&entries()));
+    let begun = recorded_steps(&run_of(&entries()));
     let names: Vec<&str> = begun.iter().map(|step| step.id.as_str()).collect();
     let order = [
         "fetch", "lint", "plan", "test", "fix", "approve", "cool", "push", "docs",
@@ -253,11 +253,11 @@ fn external_text_adds_no_lines_and_no_escapes() {
     steps[3].id.clone_from(&hostile);
     let run = run_of(&all[..all.len() - 10]);
     let live = BTreeMap::new();
-    let view = RunView {
+    let view = StatusLines {
         steps: &steps,
         run: &run,
         live: &live,
-        process: ProcessStatus::Running,
+        status: RunStatus::Running,
         now: at(20),
     };
     for columns in [0, 1, 2, 3, 40, 200] {

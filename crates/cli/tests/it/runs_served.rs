@@ -4,14 +4,15 @@
 use crate::mock_server::wait_for;
 use crate::run_driver::{FILE, signal};
 use crate::support::Outlast;
-use outlast_serve::runs::{PhaseView, RunView, Runs, StateView};
+use outlast_pipeline::run_store::RunStore;
+use outlast_pipeline::run_view::{RunStatus, RunStepPhase, RunView};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 use tokio::runtime::Runtime;
 
 fn show(outlast: &Outlast, id: &str) -> RunView {
-    let runs = Runs::new(&outlast.home());
-    Runtime::new().unwrap().block_on(runs.show(id)).unwrap()
+    let runs = RunStore::new(&outlast.home());
+    Runtime::new().unwrap().block_on(runs.view(id)).unwrap()
 }
 
 /// Starts a run as a server does, and reads its id.
@@ -49,7 +50,7 @@ fn detached_run_outlives_its_server() {
     let (mut child, id) = begin(&outlast, SLOW);
     // The run is in the journal before its id is printed.
     let view = show(&outlast, &id);
-    assert_eq!((view.state, view.steps.len()), (StateView::Running, 2));
+    assert_eq!((view.state, view.steps.len()), (RunStatus::Running, 2));
     #[cfg(target_os = "linux")]
     {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
@@ -60,7 +61,7 @@ fn detached_run_outlives_its_server() {
     outlast.write("go", "");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(outlast.notes("written"), ["world"]);
-    assert_eq!(show(&outlast, &id).state, StateView::Completed);
+    assert_eq!(show(&outlast, &id).state, RunStatus::Completed);
 }
 
 #[test]
@@ -68,26 +69,26 @@ fn killed_run_is_shown_as_unfinished() {
     let outlast = Outlast::in_real_time();
     let (mut child, id) = begin(&outlast, SLOW);
     wait_for("the first step", || {
-        show(&outlast, &id).steps[0].phase == PhaseView::Working
+        show(&outlast, &id).steps[0].phase == RunStepPhase::Working
     });
     signal("-KILL", &child);
     child.wait().unwrap();
     // A child that is just being started holds the lock until its exec.
     wait_for("the end of the process", || {
-        show(&outlast, &id).state != StateView::Running
+        show(&outlast, &id).state != RunStatus::Running
     });
     let view = show(&outlast, &id);
     assert_eq!(
         (view.state, view.ended, view.outcome),
-        (StateView::Unfinished, None, None)
+        (RunStatus::Unfinished, None, None)
     );
-    let phases: Vec<PhaseView> = view.steps.iter().map(|step| step.phase).collect();
-    assert_eq!(phases, [PhaseView::Interrupted, PhaseView::Idle]);
+    let phases: Vec<RunStepPhase> = view.steps.iter().map(|step| step.phase).collect();
+    assert_eq!(phases, [RunStepPhase::Interrupted, RunStepPhase::Idle]);
     assert_eq!(view.steps[0].attempts[0].ended, None);
     // The command that was left behind ends with the next process, or by itself.
     outlast.write("go", "");
     assert_eq!(outlast.resume(&[&id]).code, 0);
-    assert_eq!(show(&outlast, &id).state, StateView::Completed);
+    assert_eq!(show(&outlast, &id).state, RunStatus::Completed);
 }
 
 #[test]
@@ -102,7 +103,7 @@ steps:
         show(&outlast, &id).steps[0].waiting.is_some()
     });
     let step = show(&outlast, &id).steps.remove(0);
-    assert_eq!(step.phase, PhaseView::Waiting);
+    assert_eq!(step.phase, RunStepPhase::Waiting);
     let waiting = step.waiting.unwrap();
     let cause = waiting.cause.map(|cause| cause.to_string());
     assert_eq!(
@@ -111,14 +112,14 @@ steps:
     );
     assert!(waiting.until.since(step.attempts[0].began).as_secs() > 3000);
     assert!(!waiting.message.unwrap().is_empty());
-    let (runs, runtime) = (Runs::new(&outlast.home()), Runtime::new().unwrap());
+    let (runs, runtime) = (RunStore::new(&outlast.home()), Runtime::new().unwrap());
     // The wait begins a moment after its entry.
     wait_for("end of the run", || {
         runtime.block_on(runs.retry_now(&id, Some("ask"))).ok();
         child.try_wait().unwrap().is_some()
     });
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert_eq!(show(&outlast, &id).state, StateView::Completed);
+    assert_eq!(show(&outlast, &id).state, RunStatus::Completed);
 }
 
 #[test]

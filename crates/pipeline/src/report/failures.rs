@@ -5,7 +5,7 @@ use super::super::state::{Attempt, StepState, Visit};
 use super::measure::{self, TimeRange};
 use super::summary::{lines, one_line};
 use outlast_kernel::time::Span;
-use outlast_kernel::verdict::{Cause, Class};
+use outlast_kernel::verdict::Cause;
 use outlast_kernel::{Timestamp, text};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(super) fn failed_attempt(
             "{name}: {} ({}, {})",
             problem.cause.phrase(),
             problem.cause,
-            class(problem.class)
+            problem.class.as_str()
         ),
         time: format!("{}{after}", attempt.ended.unwrap_or(attempt.started)),
         message: text::sanitized_message(&problem.message),
@@ -127,16 +127,4 @@ pub(super) fn wait_summary(id: &str, step: &StepState, end: Timestamp) -> Option
     };
     let said: Vec<String> = causes.iter().map(said).collect();
     (!said.is_empty()).then(|| format!("{} waited: {}.", one_line(id), said.join("; ")))
-}
-
-/// Returns the name of a class as pipelines spell it.
-const fn class(class: Class) -> &'static str {
-    match class {
-        Class::Transient => "transient",
-        Class::Deterministic => "deterministic",
-        Class::BudgetExhausted => "budget_exhausted",
-        Class::ContractFailure => "contract_failure",
-        Class::TestFailure => "test_failure",
-        Class::Canceled => "canceled",
-    }
 }

@@ -3,7 +3,6 @@
 //! A process that dies records no end. The last entry before a resume counts as its end: nobody worked in the gap.
 
 use super::super::state::{Attempt, Run, StepState, Visit, WaitPeriod};
-use super::FullRun;
 use outlast_kernel::Timestamp;
 use std::time::Duration;
 
@@ -26,17 +25,6 @@ impl TimeRange {
     pub(super) fn overlap(self, other: Self) -> Duration {
         self.to.min(other.to).since(self.from.max(other.from))
     }
-}
-
-/// Returns the steps in the order of their first visit; steps that never began come last, in the order of the file.
-pub(super) fn steps_by_start(whole: &FullRun) -> Vec<(&String, &StepState)> {
-    let mut steps: Vec<(&String, &StepState)> = whole.run.steps.iter().collect();
-    let place = |id: &String| whole.order.iter().position(|step| step == id);
-    steps.sort_by_cached_key(|(id, step)| {
-        let began = step.visits.first().map(|visit| visit.started);
-        (began.is_none(), began, place(id))
-    });
-    steps
 }
 
 /// Returns the end of the run, or else the time up to which to measure.

@@ -63,7 +63,7 @@ impl Summary {
     pub(super) fn new(whole: &FullRun, id: &str, now: Timestamp) -> Self {
         let run = &whole.run;
         let (end, gaps) = (measure::observed_end(run, now), measure::gaps(run));
-        let steps = measure::steps_by_start(whole);
+        let steps = whole.steps_by_start();
         let mut account = Self {
             title: title(run),
             verdict: verdict(run, &steps, end),

@@ -127,7 +127,7 @@ impl Timeline {
             left: scale.percent(*time),
             text: format!("taken up again at {time}"),
         };
-        let steps = measure::steps_by_start(whole);
+        let steps = whole.steps_by_start();
         let (shown, more) = steps.split_at(steps.len().min(MAX_ROWS));
         let mut timeline = Self {
             rows: Vec::new(),

@@ -1,19 +1,22 @@
 //! Sends requests from a person to a run.
 
 use super::super::history::RecordedEntry;
+use super::super::run_view::{self, Question};
 use super::super::state::{Phase, Run};
-use super::super::status::{self, Question};
 use super::{Error, MAIL, MAX_NAME_BYTES, RunStore, printable};
 use crate::run_store::mailbox::{self, Mailbox, RunRequest};
 use outlast_store::journal::{Availability, Summary};
+use serde::Serialize;
 
 /// The receipt of a request to a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestReceipt {
-    /// The run.
-    pub run: String,
-    /// Whether a process is executing the run; otherwise the next one that resumes it receives the request.
-    pub is_running: bool,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunRequestReceipt {
+    /// The id of the run.
+    pub id: String,
+    /// Whether a process executes the run and receives the request within a second. Otherwise the request takes effect
+    /// when the run is resumed.
+    pub is_at_work: bool,
 }
 
 impl RunStore {
@@ -23,7 +26,7 @@ impl RunStore {
         name: &str,
         step: Option<&str>,
         choice: Option<&str>,
-    ) -> Result<RequestReceipt, Error> {
+    ) -> Result<RunRequestReceipt, Error> {
         let (summary, run, entries) = self.open(name).await?;
         let (step, question) = open_gate(&run, &entries, step)?;
         if let Some(choice) = choice.filter(|choice| !question.has_choice(choice)) {
@@ -39,7 +42,11 @@ impl RunStore {
     }
 
     /// Retries a waiting step at once, or all waiting steps.
-    pub async fn retry_now(&self, name: &str, step: Option<&str>) -> Result<RequestReceipt, Error> {
+    pub async fn retry_now(
+        &self,
+        name: &str,
+        step: Option<&str>,
+    ) -> Result<RunRequestReceipt, Error> {
         let (summary, run, _) = self.open(name).await?;
         if let Some(step) = step.filter(|step| !run.phase(step).is_active()) {
             let (run, step) = (summary.id, printable(step, MAX_NAME_BYTES));
@@ -50,7 +57,7 @@ impl RunStore {
     }
 
     /// Cancels a run.
-    pub async fn cancel(&self, name: &str) -> Result<RequestReceipt, Error> {
+    pub async fn cancel(&self, name: &str) -> Result<RunRequestReceipt, Error> {
         let (summary, _, _) = self.open(name).await?;
         self.post(&summary, RunRequest::Cancel {}).await
     }
@@ -65,7 +72,11 @@ impl RunStore {
         }
     }
 
-    async fn post(&self, summary: &Summary, letter: RunRequest) -> Result<RequestReceipt, Error> {
+    async fn post(
+        &self,
+        summary: &Summary,
+        letter: RunRequest,
+    ) -> Result<RunRequestReceipt, Error> {
         let (folder, run) = (self.folder().join(MAIL), summary.id.clone());
         let mailbox = Mailbox::new(&folder);
         let posted = tokio::task::spawn_blocking(move || mailbox.post(&run, &letter)).await;
@@ -73,9 +84,9 @@ impl RunStore {
             let (path, error) = (folder, error.into());
             Err(mailbox::Error::File { path, error })
         })?;
-        Ok(RequestReceipt {
-            run: summary.id.clone(),
-            is_running: summary.availability == Availability::InUse,
+        Ok(RunRequestReceipt {
+            id: summary.id.clone(),
+            is_at_work: summary.availability == Availability::InUse,
         })
     }
 }
@@ -92,7 +103,7 @@ fn open_gate(
         .filter(|(_, step)| matches!(step.phase, Phase::AtGate { .. }));
     let mut asking: Vec<(String, Question)> = at_gate
         .filter(|(id, _)| step.is_none_or(|step| step == *id))
-        .filter_map(|(id, _)| Some((id.clone(), status::open_question(id, entries)?)))
+        .filter_map(|(id, _)| Some((id.clone(), run_view::open_question(id, entries)?)))
         .collect();
     match asking.len() {
         1 => Ok(asking.swap_remove(0)),

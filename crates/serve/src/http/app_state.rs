@@ -4,11 +4,12 @@ use super::gateways::HostServices;
 use super::problems::HttpError;
 use super::rate_limit::RateLimiter;
 use crate::live_sessions::LiveSessions;
-use crate::runs::{Runs, StartRun};
+use crate::runs::StartRun;
 use axum::Json;
 use axum::extract::State;
 use outlast_gateway::auth::{AllowedNames, Token};
 use outlast_gateway::problem::Problem;
+use outlast_pipeline::run_store::RunStore;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
@@ -42,7 +43,7 @@ impl Default for Limits {
 
 pub(super) struct AppState {
     pub(super) sessions: Arc<LiveSessions>,
-    pub(super) runs: Runs,
+    pub(super) runs: RunStore,
     pub(super) run_starter: Arc<dyn StartRun>,
     pub(super) host_services: Arc<dyn HostServices>,
     pub(super) names: AllowedNames,

@@ -4,7 +4,7 @@ use super::api::{Api, Operation};
 use super::app_state::{ExtractState, JsonResult};
 use super::extract::{Body, PathId, QueryParams};
 use super::problems::HttpError;
-use crate::runs::{NewRun, RunRequestView, RunRow, RunView};
+use crate::runs::NewRun;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -12,6 +12,8 @@ use axum::routing::{get, post};
 use http::{HeaderValue, StatusCode, header};
 use outlast_gateway::problem::Problem;
 use outlast_kernel::Timestamp;
+use outlast_pipeline::run_store::RunRequestReceipt;
+use outlast_pipeline::run_view::{RunRow, RunView};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -39,18 +41,18 @@ pub(super) fn add_routes(api: &mut Api) {
     let about = "Retries the waiting steps of a run at once";
     let retry = Operation::post("/api/runs/{id}/retry_now", "run_retry_now", about);
     api.add(
-        retry.body::<StepTarget>().response::<RunRequestView>(),
+        retry.body::<StepTarget>().response::<RunRequestReceipt>(),
         post(retry_now),
     );
     let cancel = Operation::post("/api/runs/{id}/cancel", "cancel_run", "Cancels a run");
-    api.add(cancel.response::<RunRequestView>(), post(cancel_run));
+    api.add(cancel.response::<RunRequestReceipt>(), post(cancel_run));
     let answer = Operation::post(
         "/api/runs/{id}/answer",
         "answer_run",
         "Answers the question of a run",
     );
     api.add(
-        answer.body::<Choice>().response::<RunRequestView>(),
+        answer.body::<Choice>().response::<RunRequestReceipt>(),
         post(answer_run),
     );
 }
@@ -93,7 +95,7 @@ struct RunResponse {
 
 async fn show_run(State(shared): ExtractState, PathId(id): PathId) -> JsonResult<RunResponse> {
     Ok(Json(RunResponse {
-        run: shared.runs.show(&id).await?,
+        run: shared.runs.view(&id).await?,
         now: shared.sessions.session_factory().clock().now(),
     }))
 }
@@ -128,13 +130,16 @@ async fn retry_now(
     State(shared): ExtractState,
     PathId(id): PathId,
     Body(meant): Body<StepTarget>,
-) -> JsonResult<RunRequestView> {
+) -> JsonResult<RunRequestReceipt> {
     Ok(Json(
         shared.runs.retry_now(&id, meant.step.as_deref()).await?,
     ))
 }
 
-async fn cancel_run(State(shared): ExtractState, PathId(id): PathId) -> JsonResult<RunRequestView> {
+async fn cancel_run(
+    State(shared): ExtractState,
+    PathId(id): PathId,
+) -> JsonResult<RunRequestReceipt> {
     Ok(Json(shared.runs.cancel(&id).await?))
 }
 
@@ -152,7 +157,7 @@ async fn answer_run(
     State(shared): ExtractState,
     PathId(id): PathId,
     Body(answer): Body<Choice>,
-) -> JsonResult<RunRequestView> {
+) -> JsonResult<RunRequestReceipt> {
     let (step, choice) = (answer.step.as_deref(), answer.choice.as_deref());
     Ok(Json(shared.runs.answer(&id, step, choice).await?))
 }

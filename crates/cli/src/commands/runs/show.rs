@@ -3,7 +3,7 @@
 use super::find::find_or_newest;
 use super::{step, watch};
 use crate::args::ShowArguments;
-use crate::output::run_view::{self, Countdown, LiveStep, PlannedStep, ProcessStatus, RunView};
+use crate::output::run_view::{self, StatusLines};
 use crate::output::{print, safe_json};
 use crate::platform::exit::Exit;
 use outlast_engine::Clock;
@@ -12,11 +12,10 @@ use outlast_kernel::{Timestamp, text};
 use outlast_pipeline::entry::{Entry, NextAction};
 use outlast_pipeline::history::RecordedEntry;
 use outlast_pipeline::run_store::RunStore;
-use outlast_pipeline::state::{Attempt, Phase, Run, StepState, Visit};
-use outlast_pipeline::status;
-use outlast_store::journal::{Availability, Summary};
+use outlast_pipeline::run_view::{RunSnapshot, RunStatus};
+use outlast_pipeline::state::{Attempt, Run, Visit};
+use outlast_store::journal::Summary;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::IsTerminal;
 
@@ -34,31 +33,11 @@ pub(super) async fn show(
     if let Some(id) = &arguments.step {
         return step::show(home, &summary.id, id).await;
     }
-    let (run, entries) = home.read(&summary.id).await?;
+    let seen = home.snapshot(&summary.id).await?;
     match (arguments.json, arguments.watch) {
-        (true, false) => print(&json_lines(&summary.id, &entries)?),
-        (false, false) => {
-            let live = live_steps(home, &run, &entries).await?;
-            let text = document(&summary, &run, &live, clock.now());
-            print(&text)
-        }
-        (json, true) => {
-            let watched = watch::WatchedRun {
-                summary,
-                run,
-                entries,
-                json,
-            };
-            watch::watch(home, watched, clock).await
-        }
-    }
-}
-
-/// Reports whether a process is executing the run.
-pub(super) const fn process(summary: &Summary) -> ProcessStatus {
-    match summary.availability {
-        Availability::InUse => ProcessStatus::Running,
-        Availability::Free | Availability::Abandoned => ProcessStatus::Gone,
+        (true, false) => print(&json_lines(&seen.summary.id, &seen.entries)?),
+        (false, false) => print(&document(&seen, clock.now())),
+        (json, true) => watch::watch(home, seen, json, clock).await,
     }
 }
 
@@ -93,68 +72,19 @@ pub(super) fn json_lines(run_id: &str, entries: &[RecordedEntry]) -> anyhow::Res
 
 // --- for a person ---
 
-/// Returns the steps of a run in order: those of its pipeline, or the known ones if the pipeline cannot be read any more.
-pub(super) fn planned_steps(run: &Run) -> Vec<PlannedStep> {
-    match status::parse_pipeline(run) {
-        Some(pipeline) => run_view::planned_steps(&pipeline),
-        None => run_view::started_steps(run),
-    }
-}
-
-/// Collects the live state that the run's own journal does not have: waits of sessions, and open questions.
-pub(super) async fn live_steps(
-    home: &RunStore,
-    run: &Run,
-    entries: &[RecordedEntry],
-) -> anyhow::Result<BTreeMap<String, LiveStep>> {
-    let mut live: BTreeMap<String, LiveStep> = BTreeMap::new();
-    for (id, step) in &run.steps {
-        let found = match step.phase {
-            Phase::Working => LiveStep {
-                retry: session_wait(home, step).await?,
-                ..LiveStep::default()
-            },
-            Phase::AtGate { .. } => LiveStep {
-                question: status::open_question(id, entries),
-                ..LiveStep::default()
-            },
-            _ => continue,
-        };
-        live.insert(id.clone(), found);
-    }
-    Ok(live)
-}
-
-/// Returns the wait of a step's session, if there is one.
-pub(super) async fn session_wait(
-    home: &RunStore,
-    step: &StepState,
-) -> anyhow::Result<Option<Countdown>> {
-    let waiting = home.current_wait(step).await?;
-    Ok(waiting.map(|waiting| Countdown {
-        cause: waiting.span.cause,
-        until: waiting.span.until,
-        retry: Some((waiting.retry, None)),
-    }))
-}
-
 /// Describes a run: its status, its steps and its failures so far.
-pub(super) fn document(
-    summary: &Summary,
-    run: &Run,
-    live: &BTreeMap<String, LiveStep>,
-    now: Timestamp,
-) -> String {
+pub(super) fn document(seen: &RunSnapshot, now: Timestamp) -> String {
+    let RunSnapshot { summary, run, .. } = seen;
     let columns = match std::io::stdout().is_terminal() {
         true => run_view::stdout_size().0,
         false => usize::MAX,
     };
-    let steps = planned_steps(run);
-    let view = RunView {
+    let steps = run_view::recorded_steps(run);
+    let view = StatusLines {
         steps: &steps,
         run,
-        live,
-        process: process(summary),
+        live: &run_view::recorded_live_steps(seen),
+        status: seen.state,
         now,
     };
     let mut text = head(summary, run);
@@ -166,7 +96,7 @@ pub(super) fn document(
         text.push('\n');
         text += &attempts(run, &step.id);
     }
-    if run.ended.is_none() && view.process == ProcessStatus::Gone {
+    if run.ended.is_none() && seen.state != RunStatus::Running {
         text += &format!("\n`outlast run --resume {}` carries it on.\n", summary.id);
     }
     text::plain(&text).into_owned()

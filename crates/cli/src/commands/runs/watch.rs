@@ -1,48 +1,40 @@
 //! `outlast runs show --watch`: follows a run of another process by reading its journal.
 
-use super::show::{document, json_lines, live_steps, planned_steps, process, session_wait};
+use super::show::{document, json_lines};
 use crate::output::print;
-use crate::output::run_view::{Painter, ProcessStatus, stdout_size};
+use crate::output::run_view::{Countdown, Painter, recorded_steps, stdout_size};
 use crate::platform::exit::Exit;
 use outlast_engine::Clock;
 use outlast_pipeline::entry::Outcome;
-use outlast_pipeline::history::RecordedEntry;
 use outlast_pipeline::run_store::RunStore;
+use outlast_pipeline::run_view::{RunSnapshot, RunStatus};
 use outlast_pipeline::state::{EndStatus, Phase, Run};
-use outlast_store::journal::Summary;
 use std::io::{IsTerminal, Stdout};
 use std::time::Duration;
 
 /// Polling interval in real time, as it is for the eye.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A followed run, as read so far.
-pub(super) struct WatchedRun {
-    pub(super) summary: Summary,
-    pub(super) run: Run,
-    pub(super) entries: Vec<RecordedEntry>,
-    pub(super) json: bool,
-}
-
 /// Follows a run until it ends, or no process executes it any more.
 pub(super) async fn watch(
     home: &RunStore,
-    mut watched: WatchedRun,
+    mut watched: RunSnapshot,
+    json: bool,
     clock: &dyn Clock,
 ) -> anyhow::Result<Exit> {
-    let mut painter = begin(home, &watched, clock).await?;
+    let mut painter = begin(&watched, json, clock)?;
     let mut after = watched.entries.last().map_or(0, |(seq, _, _)| *seq);
     loop {
         let id = watched.summary.id.as_str();
         // Checked before the read: the read then includes all entries that an exiting process wrote.
-        let process = process(&home.find(id).await?);
+        let status = home.status(&home.find(id).await?).await?;
         let new = home.read_after(id, after).await?;
         for (seq, time, entry) in &new {
             after = *seq;
             watched.run.apply(*time, entry);
             if let Some(painter) = &mut painter {
                 if entry.step().is_some_and(|step| !painter.has_step(step)) {
-                    painter.set_steps(planned_steps(&watched.run));
+                    painter.set_steps(recorded_steps(&watched.run));
                 }
                 painter.entry(*time, entry);
             }
@@ -52,12 +44,12 @@ pub(super) async fn watch(
                 print(&json_lines(id, &new)?)?;
             }
             Some(painter) => {
-                painter.set_process(process);
+                painter.set_status(status);
                 wait_for_providers(home, &watched.run, painter).await?;
                 painter.tick(clock.now());
             }
         }
-        if watched.run.ended.is_some() || process == ProcessStatus::Gone {
+        if watched.run.ended.is_some() || status != RunStatus::Running {
             return Ok(end(&watched.run, painter));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -65,27 +57,26 @@ pub(super) async fn watch(
 }
 
 /// Prints the state so far, and returns the painter for the rest; `None` with `--json`.
-async fn begin(
-    home: &RunStore,
-    watched: &WatchedRun,
+fn begin(
+    watched: &RunSnapshot,
+    json: bool,
     clock: &dyn Clock,
 ) -> anyhow::Result<Option<Painter<Stdout>>> {
-    let WatchedRun {
+    let RunSnapshot {
         summary,
         run,
         entries,
-        json,
+        ..
     } = watched;
-    if *json {
+    if json {
         print(&json_lines(&summary.id, entries)?)?;
         return Ok(None);
     }
-    let live = live_steps(home, run, entries).await?;
-    print(&document(summary, run, &live, clock.now()))?;
+    print(&document(watched, clock.now()))?;
     let stdout = std::io::stdout();
     let size = stdout.is_terminal().then_some(stdout_size as fn() -> _);
     let mut painter = Painter::new(stdout, size, &summary.id);
-    painter.set_steps(planned_steps(run));
+    painter.set_steps(recorded_steps(run));
     for (_, time, entry) in entries {
         painter.replay_entry(*time, entry);
     }
@@ -99,8 +90,8 @@ async fn wait_for_providers(
 ) -> anyhow::Result<()> {
     for (id, step) in &run.steps {
         if step.phase == Phase::Working {
-            let countdown = session_wait(home, step).await?;
-            painter.set_wait(id, countdown);
+            let wait = home.current_wait(step).await?;
+            painter.set_wait(id, wait.map(Countdown::from));
         }
     }
     Ok(())

@@ -123,7 +123,8 @@ impl EventContext<'_> {
             }
             NextAction::Finish => format!("⚠ {step}: {phrase}{message}"),
             NextAction::Stop { why } => {
-                let (class, why) = (class(problem.class), one_line(why));
+                let class = problem.class.as_str().replace('_', " ");
+                let why = one_line(why);
                 format!("✗ {step}: {phrase} ({class}){message}; {why}")
             }
         }
@@ -200,17 +201,5 @@ fn count_phrase(count: u32) -> String {
     match count {
         1 => "once".to_owned(),
         count => format!("{count} times"),
-    }
-}
-
-/// A class as it is written in pipelines.
-const fn class(class: Class) -> &'static str {
-    match class {
-        Class::Transient => "transient",
-        Class::Deterministic => "deterministic",
-        Class::BudgetExhausted => "budget exhausted",
-        Class::ContractFailure => "contract failure",
-        Class::TestFailure => "test failure",
-        Class::Canceled => "canceled",
     }
 }

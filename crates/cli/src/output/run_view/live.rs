@@ -4,7 +4,9 @@ use super::formatting::{TimeLeft, one_line};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Body;
 use outlast_kernel::verdict::Cause;
-use outlast_pipeline::status::Question;
+use outlast_pipeline::run_view::{Question, RunSnapshot, RunWait, open_question};
+use outlast_pipeline::state::Phase;
+use std::collections::BTreeMap;
 
 /// What is known of a step only while it runs.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +28,18 @@ pub(crate) struct Countdown {
     pub(crate) until: Timestamp,
     /// Which retry follows; nothing when others are ahead in line.
     pub(crate) retry: Option<(u32, Option<u32>)>,
+}
+
+impl From<RunWait> for Countdown {
+    fn from(wait: RunWait) -> Self {
+        Self {
+            cause: wait.cause,
+            until: wait.until,
+            retry: wait
+                .attempt
+                .map(|attempt| (attempt.saturating_sub(1), None)),
+        }
+    }
 }
 
 impl Countdown {
@@ -56,6 +70,20 @@ pub(super) fn question_line(asked: &Question) -> String {
         true => message,
         false => format!("{message} [{}]", one_line(&asked.choices.join(", "))),
     }
+}
+
+/// What is recorded of the steps beside the run's own state: waits of sessions, and open questions.
+pub(crate) fn recorded_live_steps(seen: &RunSnapshot) -> BTreeMap<String, LiveStep> {
+    let mut live: BTreeMap<String, LiveStep> = BTreeMap::new();
+    for (id, wait) in &seen.waits {
+        live.entry(id.clone()).or_default().retry = Some(wait.clone().into());
+    }
+    for (id, step) in &seen.run.steps {
+        if matches!(step.phase, Phase::AtGate { .. }) {
+            live.entry(id.clone()).or_default().question = open_question(id, &seen.entries);
+        }
+    }
+    live
 }
 
 impl LiveStep {

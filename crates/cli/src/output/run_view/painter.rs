@@ -6,14 +6,14 @@
 use super::event_lines::EventContext;
 use super::formatting::{one_line, truncate};
 use super::live::{Countdown, LiveStep};
-use super::{PlannedStep, ProcessStatus, RunView};
+use super::{PlannedStep, StatusLines};
 use crate::output::diagnostics;
 use crate::output::progress::event_lines;
 use outlast_kernel::event::Body;
 use outlast_kernel::{Timestamp, text};
 use outlast_pipeline::entry::Entry;
+use outlast_pipeline::run_view::{Question, RunStatus};
 use outlast_pipeline::state::Run;
-use outlast_pipeline::status::Question;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(crate) struct Painter<Out: Write> {
     steps: Vec<PlannedStep>,
     run: Run,
     live: BTreeMap<String, LiveStep>,
-    process: ProcessStatus,
+    status: RunStatus,
     /// Whether only what matters is said.
     is_quiet: bool,
     /// What is painted just now.
@@ -52,7 +52,7 @@ impl<Out: Write> Painter<Out> {
             steps: Vec::new(),
             run: Run::default(),
             live: BTreeMap::new(),
-            process: ProcessStatus::Running,
+            status: RunStatus::Running,
             is_quiet: false,
             painted: Vec::new(),
         }
@@ -78,8 +78,8 @@ impl<Out: Write> Painter<Out> {
     }
 
     /// Whether a process is at work on it.
-    pub(crate) fn set_process(&mut self, process: ProcessStatus) {
-        self.process = process;
+    pub(crate) fn set_status(&mut self, status: RunStatus) {
+        self.status = status;
     }
 
     /// Goes on from where a run stands.
@@ -167,11 +167,11 @@ impl<Out: Write> Painter<Out> {
     pub(crate) fn tick(&mut self, now: Timestamp) {
         let Some(size) = self.size else { return };
         let (columns, rows) = size();
-        let view = RunView {
+        let view = StatusLines {
             steps: &self.steps,
             run: &self.run,
             live: &self.live,
-            process: self.process,
+            status: self.status,
             now,
         };
         let mut lines = view.active_lines(columns);

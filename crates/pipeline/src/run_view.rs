@@ -1,15 +1,22 @@
-//! The views of runs, as they are published. `run_snapshot` builds them.
+//! A run as outside observers see it: HTTP clients, the terminal, reports.
+//!
+//! The types are published as they are. Invariant: a view is bounded, and contains no terminal escapes. Not here: how a
+//! view is made of what is recorded (see `snapshot`).
 
+mod snapshot;
+
+pub use snapshot::{
+    Question, RunSnapshot, open_question, parse_pipeline, run_status, steps_by_start,
+};
+
+use super::entry::Outcome;
 use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::{Cause, Class};
-use outlast_pipeline::entry::Outcome;
-use outlast_pipeline::run_store::RequestReceipt;
-use outlast_pipeline::status::RunStatus;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A run, as a row of a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunRow {
     /// The id of the run.
     pub id: String,
@@ -18,7 +25,7 @@ pub struct RunRow {
     /// The folder in which the run works.
     pub directory: String,
     /// The state of the run.
-    pub state: StateView,
+    pub state: RunStatus,
     /// The time at which the run began.
     pub created: Timestamp,
     /// The time of the last change.
@@ -26,8 +33,9 @@ pub struct RunRow {
 }
 
 /// A run, with its state and its steps.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "Run")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Run"))]
 pub struct RunView {
     /// The id of the run.
     pub id: String,
@@ -38,7 +46,7 @@ pub struct RunView {
     /// The folder in which the run works.
     pub directory: String,
     /// The state of the run.
-    pub state: StateView,
+    pub state: RunStatus,
     /// The time at which the run began.
     pub created: Timestamp,
     /// The time of the last change.
@@ -48,41 +56,20 @@ pub struct RunView {
     pub ended: Option<Timestamp>,
     /// The outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<OutcomeView>,
+    pub outcome: Option<RunOutcome>,
     /// The reason for which the run did not succeed, or will not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The steps, in the order of the pipeline's file; only those that have begun, if that file cannot be read any
     /// more.
-    pub steps: Vec<StepView>,
-}
-
-/// The state of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "RunState")]
-pub enum StateView {
-    /// A process executes the run.
-    Running,
-    /// The run has not ended, and no process executes it: `outlast run --resume` resumes it.
-    Unfinished,
-    /// The process ended before anything happened in the run.
-    Empty,
-    /// Success.
-    Completed,
-    /// Cancelled by a person or by its deadline.
-    Cancelled,
-    /// Failure.
-    Failed,
-    /// The run has ended, with an outcome that only a later version of the program can read.
-    Finished,
+    pub steps: Vec<RunStep>,
 }
 
 /// The outcome of a run or a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "RunOutcome")]
-pub enum OutcomeView {
+pub enum RunOutcome {
     /// Success.
     Completed,
     /// Failure; the following steps continue all the same.
@@ -96,14 +83,14 @@ pub enum OutcomeView {
 }
 
 /// A step of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "RunStep")]
-pub struct StepView {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunStep {
     /// The name of the step.
     pub id: String,
     /// The kind of the step; absent when the pipeline cannot be read any more.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kind: Option<KindView>,
+    pub kind: Option<RunStepKind>,
     /// The steps that must be done before this step.
     pub needs: Vec<String>,
     /// The steps that can follow this step, beside those that need it: by an edge, by an answer, or to repair it.
@@ -112,24 +99,24 @@ pub struct StepView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_of: Option<String>,
     /// The phase of the step.
-    pub phase: PhaseView,
+    pub phase: RunStepPhase,
     /// The last attempts, over all visits, in order.
-    pub attempts: Vec<AttemptView>,
+    pub attempts: Vec<RunAttempt>,
     /// The number of earlier attempts, which are left out.
     pub earlier_attempts: usize,
     /// The wait of the step, if it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<WaitView>,
+    pub waiting: Option<RunWait>,
     /// The question of the step, if it asks one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub question: Option<QuestionView>,
+    pub question: Option<RunQuestion>,
 }
 
 /// The kind of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "RunStepKind")]
-pub enum KindView {
+pub enum RunStepKind {
     /// A prompt for a model.
     Prompt,
     /// A command.
@@ -143,10 +130,10 @@ pub enum KindView {
 }
 
 /// The phase of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "RunStepPhase")]
-pub enum PhaseView {
+pub enum RunStepPhase {
     /// The step has not begun.
     Idle,
     /// The step is about to begin.
@@ -174,9 +161,9 @@ pub enum PhaseView {
 }
 
 /// An attempt of a step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "RunAttempt")]
-pub struct AttemptView {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunAttempt {
     /// The number of the attempt within the visit, from 1.
     pub number: u32,
     /// The number of the visit, from 1: edges and loops lead to a step more than once.
@@ -188,7 +175,7 @@ pub struct AttemptView {
     pub ended: Option<Timestamp>,
     /// The outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<AttemptOutcome>,
+    pub outcome: Option<RunAttemptOutcome>,
     /// The class of the failure, which says how to respond to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
@@ -204,10 +191,10 @@ pub struct AttemptView {
 }
 
 /// The outcome of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "RunAttemptOutcome")]
-pub enum AttemptOutcome {
+pub enum RunAttemptOutcome {
     /// Success.
     Completed,
     /// Failure.
@@ -217,9 +204,9 @@ pub enum AttemptOutcome {
 }
 
 /// The wait of a step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "RunWait")]
-pub struct WaitView {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunWait {
     /// The end of the wait; at a gate, the time at which its default applies if nobody answers.
     pub until: Timestamp,
     /// The cause of the wait; absent at a gate.
@@ -234,60 +221,72 @@ pub struct WaitView {
 }
 
 /// The question of a step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "RunQuestion")]
-pub struct QuestionView {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunQuestion {
     /// The text of the question.
     pub text: String,
     /// The possible answers; the first one continues the run.
-    pub choices: Vec<ChoiceView>,
+    pub choices: Vec<RunChoice>,
 }
 
 /// A possible answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "RunChoice")]
-pub struct ChoiceView {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunChoice {
     /// The key of the answer, as it is sent.
     pub key: String,
     /// The meaning of the answer, as text for people.
     pub label: String,
 }
 
-/// The receipt of a request to a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "RunRequestReceipt")]
-pub struct RunRequestView {
-    /// The id of the run.
-    pub id: String,
-    /// Whether a process executes the run and receives the request within a second. Otherwise the request takes effect
-    /// when the run is resumed.
-    pub is_at_work: bool,
+/// The state of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", schemars(rename = "RunState"))]
+pub enum RunStatus {
+    /// A process executes the run.
+    Running,
+    /// The run has not ended, and no process executes it: `outlast run --resume` resumes it.
+    Unfinished,
+    /// The process ended before anything happened in the run.
+    Empty,
+    /// Success.
+    Completed,
+    /// Cancelled by a person or by its deadline.
+    Cancelled,
+    /// Failure.
+    Failed,
+    /// The run has ended, with an outcome that only a later version of the program can read.
+    Finished,
 }
 
-impl From<RequestReceipt> for RunRequestView {
-    fn from(told: RequestReceipt) -> Self {
-        Self {
-            id: told.run,
-            is_at_work: told.is_running,
+impl RunStatus {
+    /// Returns the status of a run with the given outcome.
+    pub const fn from_outcome(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Completed | Outcome::Continued => Self::Completed,
+            Outcome::Canceled => Self::Cancelled,
+            Outcome::Failed | Outcome::Skipped => Self::Failed,
+        }
+    }
+
+    /// Returns the status in a word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Unfinished => "unfinished",
+            Self::Empty => "empty",
+            Self::Completed => "completed",
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+            Self::Finished => "finished",
         }
     }
 }
 
-impl From<RunStatus> for StateView {
-    fn from(standing: RunStatus) -> Self {
-        match standing {
-            RunStatus::Running => Self::Running,
-            RunStatus::Unfinished => Self::Unfinished,
-            RunStatus::Empty => Self::Empty,
-            RunStatus::Completed => Self::Completed,
-            RunStatus::Cancelled => Self::Cancelled,
-            RunStatus::Failed => Self::Failed,
-            RunStatus::Finished => Self::Finished,
-        }
-    }
-}
-
-impl From<Outcome> for OutcomeView {
+impl From<Outcome> for RunOutcome {
     fn from(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Completed => Self::Completed,
@@ -298,3 +297,7 @@ impl From<Outcome> for OutcomeView {
         }
     }
 }
+
+#[cfg(all(test, unix))]
+#[path = "run_view_tests.rs"]
+mod tests;

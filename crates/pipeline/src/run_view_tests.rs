@@ -1,20 +1,20 @@
 //! Real runs of commands and gates, executed in the test; and runs whose entries are written by hand.
 
 use super::*;
+use crate::entry::{Entry, RunParameters};
+use crate::file;
+use crate::host::{Host, RunResources, SessionRequest};
+use crate::run_store::mailbox::Mailbox;
+use crate::run_store::{ARTIFACTS, Error, MAIL, RUNS, RunStore, SCRATCH, STEPS};
+use crate::runner::{RunEvent, Runner};
 use outlast_engine::clock::WallClock;
 use outlast_engine::{BoxFuture, CancellationToken};
 use outlast_kernel::Timestamp;
-use outlast_pipeline::entry::{Entry, RunParameters};
-use outlast_pipeline::file;
-use outlast_pipeline::host::{Host, RunResources, SessionRequest};
-use outlast_pipeline::run_store::mailbox::Mailbox;
-use outlast_pipeline::run_store::{ARTIFACTS, MAIL, RUNS, SCRATCH, STEPS};
-use outlast_pipeline::runner::{RunEvent, Runner};
 use outlast_session::Setup;
 use outlast_store::journal::{NewSession, RawEntry, SessionLock};
 use outlast_store::{Artifacts, Journal};
-use schemars::schema_for;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -51,8 +51,8 @@ impl Folder {
         self.0.path()
     }
 
-    fn runs(&self) -> Runs {
-        Runs::new(self.path())
+    fn runs(&self) -> RunStore {
+        RunStore::new(self.path())
     }
 
     fn journal(&self, name: &str) -> Journal {
@@ -194,7 +194,7 @@ async fn missing_runs_file_lists_nothing_and_is_not_created() {
     let folder = Folder::new();
     let runs = folder.runs();
     assert_eq!(runs.list(50).await.unwrap(), []);
-    let missing = runs.show(ID).await.unwrap_err();
+    let missing = runs.view(ID).await.unwrap_err();
     assert!(matches!(missing, Error::NotFound { .. }), "{missing:?}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     // A run that starts later is found.
@@ -204,7 +204,7 @@ async fn missing_runs_file_lists_nothing_and_is_not_created() {
     let rows = runs.list(50).await.unwrap();
     assert_eq!(
         (rows[0].id.as_str(), rows[0].state),
-        (id.as_str(), StateView::Completed)
+        (id.as_str(), RunStatus::Completed)
     );
     assert_eq!(runs.list(0).await.unwrap(), []);
 }
@@ -228,10 +228,10 @@ steps:
         .await;
     let id = begun.id.clone();
     begun.end().await;
-    let view = folder.runs().show(&id[..30]).await.unwrap();
+    let view = folder.runs().view(&id[..30]).await.unwrap();
     let shown = stable_json(&view);
-    assert_eq!((view.id.as_str(), view.state), (&*id, StateView::Completed));
-    assert_eq!(view.outcome, Some(OutcomeView::Completed));
+    assert_eq!((view.id.as_str(), view.state), (&*id, RunStatus::Completed));
+    assert_eq!(view.outcome, Some(RunOutcome::Completed));
     assert!(view.ended.is_some() && view.error.is_none());
     assert!(view.file.ends_with("build.yaml"), "{}", view.file);
     let attempt =
@@ -240,8 +240,8 @@ steps:
         "attempts": [attempt], "earlier_attempts": 0});
     assert_eq!(shown["steps"][2], expected);
     let step = |id: &str| view.steps.iter().find(|step| step.id == id).unwrap();
-    assert_eq!(step("fix").phase, PhaseView::Idle);
-    assert_eq!(step("again").kind, Some(KindView::Loop));
+    assert_eq!(step("fix").phase, RunStepPhase::Idle);
+    assert_eq!(step("again").kind, Some(RunStepKind::Loop));
     assert_eq!(step("inner").part_of.as_deref(), Some("again"));
     assert_eq!(step("inner").leads_to, ["last"]);
 }
@@ -262,10 +262,10 @@ async fn waiting_step_is_shown_and_can_be_retried_now() {
         .until(|entry| matches!(entry, Entry::AttemptEnded { .. }))
         .await;
     let runs = folder.runs();
-    let view = runs.show(&begun.id).await.unwrap();
-    assert_eq!((view.state, view.ended), (StateView::Running, None));
+    let view = runs.view(&begun.id).await.unwrap();
+    assert_eq!((view.state, view.ended), (RunStatus::Running, None));
     let step = &view.steps[0];
-    assert_eq!(step.phase, PhaseView::Waiting);
+    assert_eq!(step.phase, RunStepPhase::Waiting);
     let waiting = step.waiting.clone().unwrap();
     assert_eq!(Some(waiting.until), step.attempts[0].wait_until);
     assert!(waiting.until.since(view.created) > Duration::from_secs(3500));
@@ -278,7 +278,7 @@ async fn waiting_step_is_shown_and_can_be_retried_now() {
         ),
         (&json!("rate_limited"), &json!(2), &json!("transient"))
     );
-    assert_eq!(step.attempts[0].outcome, Some(AttemptOutcome::Failed));
+    assert_eq!(step.attempts[0].outcome, Some(RunAttemptOutcome::Failed));
     let message = waiting.message.unwrap();
     assert!(
         message.contains("HTTP 429: slow down") && !message.contains('\u{1b}'),
@@ -293,8 +293,8 @@ async fn waiting_step_is_shown_and_can_be_retried_now() {
     assert!(heard.is_at_work);
     let id = begun.id.clone();
     begun.end().await;
-    let view = runs.show(&id).await.unwrap();
-    assert_eq!(view.state, StateView::Completed);
+    let view = runs.view(&id).await.unwrap();
+    assert_eq!(view.state, RunStatus::Completed);
     let step = &view.steps[0];
     assert_eq!((step.attempts.len(), &step.waiting), (2, &None));
     let over = runs.cancel(&id).await.unwrap_err();
@@ -323,7 +323,7 @@ async fn gate_question_is_shown_and_accepts_a_choice() {
             .await;
     }
     let runs = folder.runs();
-    let shown = stable_json(&runs.show(&begun.id).await.unwrap());
+    let shown = stable_json(&runs.view(&begun.id).await.unwrap());
     let question = json!({"text": "Ship it?\nReally?",
         "choices": [{"key": "a", "label": "This way"}, {"key": "b", "label": "That way"}]});
     let expected = json!({"id": "ship", "kind": "gate", "needs": [], "leads_to": ["that"], "phase": "at_gate", "attempts": [],
@@ -344,13 +344,13 @@ async fn gate_question_is_shown_and_accepts_a_choice() {
     );
     assert!(runs.answer(&id, step, Some("b")).await.unwrap().is_at_work);
     begun.end().await;
-    let view = runs.show(&id).await.unwrap();
+    let view = runs.view(&id).await.unwrap();
     assert_eq!(
         (view.state, view.outcome),
-        (StateView::Failed, Some(OutcomeView::Failed))
+        (RunStatus::Failed, Some(RunOutcome::Failed))
     );
     assert!(view.error.unwrap().starts_with("step `that`"));
-    assert_eq!(view.steps[1].phase, PhaseView::Failed);
+    assert_eq!(view.steps[1].phase, RunStepPhase::Failed);
     assert_eq!(view.steps[0].question, None);
 }
 
@@ -363,18 +363,18 @@ async fn cancelled_run_is_shown_as_cancelled() {
         .await;
     let (runs, id) = (folder.runs(), begun.id.clone());
     assert_eq!(
-        runs.show(&id).await.unwrap().steps[0].phase,
-        PhaseView::Working
+        runs.view(&id).await.unwrap().steps[0].phase,
+        RunStepPhase::Working
     );
     runs.cancel(&id).await.unwrap();
     begun.end().await;
-    let view = runs.show(&id).await.unwrap();
+    let view = runs.view(&id).await.unwrap();
     assert_eq!(
         (view.state, view.steps[0].phase),
-        (StateView::Cancelled, PhaseView::Cancelled)
+        (RunStatus::Cancelled, RunStepPhase::Cancelled)
     );
     let attempt = view.steps[0].attempts[0].outcome;
-    assert_eq!(attempt, Some(AttemptOutcome::Cancelled));
+    assert_eq!(attempt, Some(RunAttemptOutcome::Cancelled));
 }
 
 fn started(source: &str) -> Value {
@@ -406,15 +406,15 @@ async fn wait_of_a_turn_is_shown_on_its_step() {
     let body = serde_json::to_string(&wait).unwrap();
     let written = steps.append(&hold, vec![line(wait.kind(), body)]);
     written.await.unwrap();
-    let view = folder.runs().show(ID).await.unwrap();
+    let view = folder.runs().view(ID).await.unwrap();
     let step = &view.steps[0];
-    assert_eq!(step.phase, PhaseView::Waiting);
+    assert_eq!(step.phase, RunStepPhase::Waiting);
     let waiting = step.waiting.as_ref().unwrap();
     assert_eq!((waiting.until, waiting.attempt), (at(600), Some(1)));
     assert_eq!(stable_json(waiting)["cause"], "overloaded");
     assert_eq!(
         (view.steps[1].phase, view.steps[1].needs.as_slice()),
-        (PhaseView::Idle, &["ask".to_owned()][..])
+        (RunStepPhase::Idle, &["ask".to_owned()][..])
     );
 }
 
@@ -426,11 +426,11 @@ async fn unowned_run_is_unfinished_and_step_interrupted() {
         .write(&[started("no pipeline"), visited, begun])
         .await;
     runs.release(hold).await.unwrap();
-    let view = folder.runs().show(ID).await.unwrap();
-    assert_eq!(view.state, StateView::Unfinished);
+    let view = folder.runs().view(ID).await.unwrap();
+    assert_eq!(view.state, RunStatus::Unfinished);
     assert_eq!(view.ended, None);
     let step = &view.steps[0];
-    assert_eq!((step.phase, step.kind), (PhaseView::Interrupted, None));
+    assert_eq!((step.phase, step.kind), (RunStepPhase::Interrupted, None));
     assert_eq!(step.attempts[0].outcome, None);
     let told = folder.runs().cancel(ID).await.unwrap();
     assert_eq!((told.id.as_str(), told.is_at_work), (ID, false));
@@ -452,7 +452,7 @@ async fn shown_attempts_and_messages_are_bounded_and_clean() {
             "problem": {"class": "contract_failure", "cause": "schema_mismatch", "message": message}}));
     }
     let (_runs, _hold) = folder.write(&entries).await;
-    let view = folder.runs().show(ID).await.unwrap();
+    let view = folder.runs().view(ID).await.unwrap();
     let step = &view.steps[0];
     assert_eq!((step.attempts.len(), step.earlier_attempts), (20, 30));
     assert_eq!(step.attempts[19].number, 50);
@@ -479,16 +479,17 @@ async fn damaged_runs_or_steps_file_is_an_error() {
     let [visited, begun] = working("ask");
     let (_runs, _hold) = folder.write(&[started(""), visited, begun]).await;
     assert_eq!(folder.runs().list(10).await.unwrap().len(), 1);
-    let error = folder.runs().show(ID).await.unwrap_err();
+    let error = folder.runs().view(ID).await.unwrap_err();
     assert!(
         error.to_string().contains("steps.db cannot be read"),
         "{error}"
     );
 }
 
+#[cfg(feature = "schema")]
 #[test]
 fn every_schema_definition_is_described() {
-    let schema = serde_json::to_value(schema_for!(RunView)).unwrap();
+    let schema = serde_json::to_value(schemars::schema_for!(RunView)).unwrap();
     let definitions = schema["$defs"].as_object().unwrap();
     for (name, definition) in definitions {
         assert!(definition["description"].is_string(), "{name}");
