@@ -298,6 +298,7 @@ impl From<Outcome> for RunOutcome {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 #[path = "run_view_tests.rs"]
 mod tests;

@@ -1,7 +1,7 @@
 //! `outlast policy`: shows the named policies as tables, JSON and pictures.
 
 use crate::args::PolicyCommand;
-use crate::commands::policy_plot;
+use crate::commands::plot;
 use crate::output::print;
 use crate::platform::exit::{Exit, UsageError};
 use anyhow::Context;
@@ -21,7 +21,7 @@ pub(crate) fn run(command: PolicyCommand) -> anyhow::Result<Exit> {
         PolicyCommand::Show { name, json, plot } => {
             let policy = named(&name)?;
             if let Some(path) = plot {
-                let svg = policy_plot::svg(&policy).context("cannot draw the policy")?;
+                let svg = plot::policy(&policy).context("cannot draw the policy")?;
                 std::fs::write(&path, svg)
                     .with_context(|| format!("--plot: cannot write {}", path.display()))?;
             }

@@ -3,11 +3,10 @@
 //! Invariant: stdout carries the output of the last steps (or, with `--json`, the events) and nothing else. Errors in the
 //! file are reported before anything is started.
 
-pub(crate) mod files;
 mod watch;
 
 use crate::args::RunArguments;
-use crate::commands::runs::find::explain_error;
+use crate::commands::runs::explain_error;
 use crate::config;
 use crate::factory::options::Options;
 use crate::factory::run_host::RunHost;
@@ -19,16 +18,17 @@ use crate::platform::home;
 use crate::platform::runtime;
 use crate::platform::signals;
 use crate::print_diagnostic;
-use files::Files;
 use outlast_engine::Clock;
 use outlast_kernel::policy::Policy;
 use outlast_pipeline::definition::Pipeline;
 use outlast_pipeline::entry::{Outcome, RunParameters};
-use outlast_pipeline::host::RunResources;
-use outlast_pipeline::run_store::RUNS;
+use outlast_pipeline::host::{Host, RunResources};
+use outlast_pipeline::run_store::mailbox::Mailbox;
+use outlast_pipeline::run_store::{ARTIFACTS, MAIL, RUNS, SCRATCH, STEPS};
 use outlast_pipeline::runner::Runner;
 use outlast_pipeline::{file, history, inputs, plan};
 use outlast_store::Journal;
+use outlast_store::artifacts::Artifacts;
 use outlast_store::journal::{Availability, SessionLock};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -338,4 +338,48 @@ impl RunContext {
         host.check(pipeline)?;
         Ok(files.means(Arc::new(host), self.clock))
     }
+}
+
+/// The files of pipeline runs in our folder.
+struct Files {
+    runs: Journal,
+    sessions: Journal,
+    artifacts: Artifacts,
+    mailbox: Mailbox,
+    scratch: PathBuf,
+}
+
+impl Files {
+    fn open(home: &Path) -> anyhow::Result<Self> {
+        Ok(Self {
+            runs: journal(home, RUNS)?,
+            sessions: journal(home, STEPS)?,
+            artifacts: Artifacts::open(&home.join(ARTIFACTS))?,
+            mailbox: Mailbox::new(&home.join(MAIL)),
+            scratch: home.join(SCRATCH),
+        })
+    }
+
+    fn means(self, host: Arc<dyn Host>, clock: Arc<dyn Clock>) -> RunResources {
+        RunResources {
+            runs: self.runs,
+            sessions: self.sessions,
+            artifacts: Arc::new(self.artifacts),
+            mailbox: Arc::new(self.mailbox),
+            scratch: self.scratch,
+            host,
+            clock,
+        }
+    }
+}
+
+fn journal(home: &Path, name: &str) -> anyhow::Result<Journal> {
+    let opened = Journal::open(&home.join(name))?;
+    if let Some(aside) = opened.replaced {
+        print_diagnostic(&format!(
+            "warning: {name} is damaged; it is kept as {}, and a new file is begun",
+            aside.display()
+        ));
+    }
+    Ok(opened.journal)
 }

@@ -3,7 +3,7 @@
 //! Not here: the simulation (see `outlast_mock::simulation`).
 
 use crate::args::SimulateArguments;
-use crate::commands::simulate_plot;
+use crate::commands::plot;
 use crate::output::print;
 use crate::output::spinner::Spinner;
 use crate::platform::exit::{Exit, UsageError};
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: SimulateArguments) -> anyhow::Result<Exit> {
         });
     }
     if let Some(path) = arguments.plot {
-        let svg = simulate_plot::svg(&scenario, &all).context("cannot draw the simulation")?;
+        let svg = plot::simulation(&scenario, &all).context("cannot draw the simulation")?;
         std::fs::write(&path, svg)
             .with_context(|| format!("--plot: cannot write {}", path.display()))?;
     }

@@ -6,8 +6,9 @@
 pub(crate) mod event_lines;
 
 use crate::output::diagnostics;
+use crate::output::run_view::formatting::TimeLeft;
 use outlast_kernel::event::Body;
-use outlast_kernel::time::{Span, millis};
+use outlast_kernel::time::Span;
 use outlast_kernel::verdict::Cause;
 use outlast_kernel::{Timestamp, text};
 use std::collections::HashMap;
@@ -16,8 +17,8 @@ use std::time::Duration;
 
 /// Time without output after which a line says that the completion is still awaited.
 const SILENCE_THRESHOLD: Duration = Duration::from_secs(3);
-/// From this duration on the time of day is shown as well.
-const LONG_WAIT_THRESHOLD: Duration = Duration::from_secs(60);
+/// A hold that moves by less is not printed again.
+const MIN_HOLD_CHANGE: Duration = Duration::from_secs(60);
 
 /// Maximum length of a tool's arguments as shown.
 const MAX_ARGUMENTS_LENGTH: usize = 100;
@@ -205,7 +206,7 @@ impl<Out: Write> Progress<Out> {
             held.printed_until
                 .since(until)
                 .max(until.since(held.printed_until))
-                >= LONG_WAIT_THRESHOLD
+                >= MIN_HOLD_CHANGE
         };
         let news = self.gate_wait.is_none_or(far);
         let printed_until = match self.gate_wait {
@@ -266,28 +267,16 @@ impl Held {
 
 impl Wait {
     fn line(&self, now: Timestamp) -> String {
-        let whole = self.at.since(self.since);
-        let left = if whole < Duration::from_secs(1) {
-            whole
-        } else {
-            Duration::from_secs(millis(self.at.since(now)).div_ceil(1000))
+        let left = match self.at.since(self.since) < Duration::from_secs(1) {
+            true => TimeLeft::new(self.at, self.since).exact(),
+            false => TimeLeft::new(self.at, now).rounded(),
         };
         let number = match self.max_attempts {
             Some(most) => format!("{}/{most}", self.attempt),
             None => self.attempt.to_string(),
         };
-        let clock = if left >= LONG_WAIT_THRESHOLD {
-            format!(" at {}", time_of_day(self.at, now))
-        } else {
-            String::new()
-        };
-        let left = if left.is_zero() {
-            "now".to_owned()
-        } else {
-            format!("in {}", Span(left))
-        };
         let cause = self.cause.phrase();
-        format!("⚠ {cause}, retrying {left}…{clock} ({number}, Ctrl-C cancels)")
+        format!("⚠ {cause}, retrying {left} ({number}, Ctrl-C cancels)")
     }
 }
 

@@ -150,7 +150,7 @@ fn painted_status_fits_terminal_size() {
     let mut painter = Painter::new(&mut out, Some(|| (20, 4)), RUN);
     painter.set_steps(steps());
     for (time, entry) in entries() {
-        painter.replay_entry(at(time), &entry);
+        painter.apply(at(time), &entry);
     }
     painter.tick(at(20));
     painter.tick(at(20));
@@ -181,7 +181,7 @@ fn session_wait_is_printed_once_and_counts_down() {
     let play = |painter: &mut Painter<&mut Vec<u8>>| {
         painter.set_steps(steps());
         for (time, entry) in &entries()[..15] {
-            painter.replay_entry(at(*time), entry);
+            painter.apply(at(*time), entry);
         }
         painter.event("plan", &scheduled, at(12));
         painter.tick(at(12));

@@ -1,24 +1,24 @@
 //! Shows a run in progress: its events, questions at gates, signals, and its outcome.
 
-pub(crate) mod gate_input;
-mod outputs;
+mod gate_input;
 
 use crate::output::approval::TerminalApprover;
 use crate::output::diagnostics;
 use crate::output::run_view::{Painter, planned_steps, stderr_size};
-use crate::output::safe_json;
 use crate::output::watcher::TICK_INTERVAL;
+use crate::output::{print, safe_json};
 use crate::platform::exit::Exit;
 use crate::platform::signals::{Signal, Signals};
 use crate::print_diagnostic;
 use anyhow::Context;
 use gate_input::GateInput;
 use outlast_engine::{CancellationToken, Clock};
-use outlast_kernel::Timestamp;
 use outlast_kernel::verdict::{Cause, Class};
+use outlast_kernel::{Timestamp, text};
+use outlast_pipeline::definition::{OUTPUT, OnFailure, Step, Work};
 use outlast_pipeline::entry::{Entry, Outcome};
 use outlast_pipeline::runner::{RunEvent, Runner};
-use outlast_pipeline::state::EndStatus;
+use outlast_pipeline::state::{EndStatus, Phase};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
@@ -103,7 +103,7 @@ async fn drive(
 /// Prints the outputs of the run and returns its exit code.
 fn finish(runner: &Runner, ended: &EndStatus, telling: OutputMode) -> anyhow::Result<Exit> {
     if telling == OutputMode::Human {
-        outputs::print(runner)?;
+        print_outputs(runner)?;
     }
     Ok(match ended.outcome {
         Outcome::Completed | Outcome::Continued | Outcome::Skipped => Exit::Success,
@@ -224,4 +224,34 @@ fn to_object(entry: &Entry) -> serde_json::Map<String, Value> {
         Ok(Value::Object(object)) => object,
         _ => serde_json::Map::new(),
     }
+}
+
+/// Prints the outputs of the steps that no other step used; if there are several, each under the name of its step.
+fn print_outputs(runner: &Runner) -> anyhow::Result<()> {
+    let steps = &runner.pipeline().steps;
+    let makes_good = |other: &Step, step: &Step| matches!(&other.on_failure, OnFailure::Rework { step: by } if *by == step.id);
+    let is_needed = |step: &Step| {
+        let mut others = steps.iter();
+        others.any(|other| other.needs.contains(&step.id) || makes_good(other, step))
+    };
+    let is_last = |step: &&Step| {
+        let is_done = runner.state().phase(&step.id) == Phase::Ended(Outcome::Completed);
+        is_done && !matches!(step.work, Work::Gate(_)) && !is_needed(step)
+    };
+    let last: Vec<&Step> = steps.iter().filter(is_last).collect();
+    let mut said = String::new();
+    for step in &last {
+        let state = runner.state().steps.get(&step.id);
+        let Some(artifact) = state.and_then(|state| state.artifacts.get(OUTPUT)) else {
+            continue;
+        };
+        let bytes = runner.artifacts().get(&artifact.hash)?;
+        let output = text::plain(&String::from_utf8_lossy(&bytes)).into_owned();
+        if last.len() > 1 {
+            said.push_str(&format!("== {}\n", step.id));
+        }
+        said.push_str(output.trim_end());
+        said.push('\n');
+    }
+    print(&said).map(drop)
 }

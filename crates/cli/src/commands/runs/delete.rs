@@ -1,6 +1,6 @@
 //! Deletes runs for good, with the sessions of their steps and the artifacts that no other run uses.
 
-use super::find::explain_error;
+use super::explain_error;
 use crate::commands::sessions::parse_age;
 use crate::output::diagnostics::print_status;
 use crate::platform::clock;

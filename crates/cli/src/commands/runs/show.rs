@@ -1,7 +1,6 @@
 //! `outlast runs show`: the status of a run, and its history.
 
-use super::find::find_or_newest;
-use super::{step, watch};
+use super::{find_or_newest, step, watch};
 use crate::args::ShowArguments;
 use crate::output::run_view::{self, StatusLines};
 use crate::output::{print, safe_json};

@@ -1,6 +1,6 @@
 //! `outlast runs show --step`: the sessions and the failures of one step.
 
-use super::find::find_or_newest;
+use super::find_or_newest;
 use crate::commands::sessions;
 use crate::output::print;
 use crate::platform::exit::{Exit, UsageError};

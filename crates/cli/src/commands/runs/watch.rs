@@ -78,7 +78,7 @@ fn begin(
     let mut painter = Painter::new(stdout, size, &summary.id);
     painter.set_steps(recorded_steps(run));
     for (_, time, entry) in entries {
-        painter.replay_entry(*time, entry);
+        painter.apply(*time, entry);
     }
     Ok(Some(painter))
 }

@@ -13,16 +13,16 @@ use outlast_pipeline::entry::{Entry, NextAction, Outcome, Problem};
 use outlast_pipeline::state::{Phase, Run, StepState};
 
 /// What a line is made of: the run as it is with the entry.
-pub(in crate::output::run_view) struct EventContext<'a> {
-    pub(in crate::output::run_view) run_id: &'a str,
-    pub(in crate::output::run_view) run: &'a Run,
-    pub(in crate::output::run_view) steps: &'a [PlannedStep],
-    pub(in crate::output::run_view) now: Timestamp,
+pub(super) struct EventContext<'a> {
+    pub(super) run_id: &'a str,
+    pub(super) run: &'a Run,
+    pub(super) steps: &'a [PlannedStep],
+    pub(super) now: Timestamp,
 }
 
 impl EventContext<'_> {
     /// The lines about an entry, if a person is told of it.
-    pub(in crate::output::run_view) fn lines(&self, entry: &Entry) -> Vec<String> {
+    pub(super) fn lines(&self, entry: &Entry) -> Vec<String> {
         let step = one_line(entry.step().unwrap_or_default());
         let line = match entry {
             Entry::RunStarted(_) if self.run.turn > 1 => {

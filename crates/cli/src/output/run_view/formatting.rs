@@ -48,7 +48,7 @@ pub(crate) fn truncate(line: &str, columns: usize) -> String {
 }
 
 /// A name, as wide as it is said to be.
-pub(in crate::output::run_view) fn padded(name: &str, columns: usize) -> String {
+pub(super) fn padded(name: &str, columns: usize) -> String {
     let name = truncate(&one_line(name), columns);
     let missing = columns.saturating_sub(width(&name));
     name + &" ".repeat(missing)
@@ -63,7 +63,7 @@ pub(crate) fn whole_seconds(time: Duration) -> String {
 }
 
 /// How long something took that is over.
-pub(in crate::output::run_view) fn elapsed(time: Duration) -> String {
+pub(super) fn elapsed(time: Duration) -> String {
     match time.as_secs() {
         0 => Span(time).to_string(),
         _ => whole_seconds(time),
@@ -72,18 +72,18 @@ pub(in crate::output::run_view) fn elapsed(time: Duration) -> String {
 
 /// How long it is until something is tried again.
 #[derive(Clone, Copy)]
-pub(in crate::output::run_view) struct TimeLeft {
+pub(crate) struct TimeLeft {
     until: Timestamp,
     now: Timestamp,
 }
 
 impl TimeLeft {
-    pub(in crate::output::run_view) const fn new(until: Timestamp, now: Timestamp) -> Self {
+    pub(crate) const fn new(until: Timestamp, now: Timestamp) -> Self {
         Self { until, now }
     }
 
     /// As it is said once.
-    pub(in crate::output::run_view) fn exact(self) -> String {
+    pub(crate) fn exact(self) -> String {
         let left = self.until.since(self.now);
         match left < Duration::from_secs(1) {
             true => self.format(left),
@@ -92,7 +92,7 @@ impl TimeLeft {
     }
 
     /// As it counts down.
-    pub(in crate::output::run_view) fn rounded(self) -> String {
+    pub(crate) fn rounded(self) -> String {
         let seconds = millis(self.until.since(self.now)).div_ceil(1000);
         self.format(Duration::from_secs(seconds))
     }
@@ -110,7 +110,7 @@ impl TimeLeft {
 }
 
 /// `attempt 2/5`.
-pub(in crate::output::run_view) fn attempts(number: u32, most: Option<u32>) -> String {
+pub(super) fn attempts(number: u32, most: Option<u32>) -> String {
     match most {
         Some(most) => format!("attempt {number}/{most}"),
         None => format!("attempt {number}"),
@@ -118,7 +118,7 @@ pub(in crate::output::run_view) fn attempts(number: u32, most: Option<u32>) -> S
 }
 
 /// What was used and paid, if anything was.
-pub(in crate::output::run_view) fn spent(usage: Usage, cost: Cost) -> String {
+pub(super) fn spent(usage: Usage, cost: Cost) -> String {
     let tokens = usage.total_input().saturating_add(usage.output);
     let mut spent = String::new();
     if tokens > 0 {
@@ -131,11 +131,11 @@ pub(in crate::output::run_view) fn spent(usage: Usage, cost: Cost) -> String {
 }
 
 /// Why, if anybody said so.
-pub(in crate::output::run_view) fn reason_suffix(reason: Option<&str>) -> String {
+pub(super) fn reason_suffix(reason: Option<&str>) -> String {
     reason.map_or(String::new(), |reason| format!(": {}", one_line(reason)))
 }
 
-pub(in crate::output::run_view) const fn outcome_mark(outcome: Outcome) -> char {
+pub(super) const fn outcome_mark(outcome: Outcome) -> char {
     match outcome {
         Outcome::Completed => '✓',
         Outcome::Continued => '!',
@@ -146,10 +146,7 @@ pub(in crate::output::run_view) const fn outcome_mark(outcome: Outcome) -> char 
 }
 
 /// How a step ended, with why.
-pub(in crate::output::run_view) fn outcome_with_reason(
-    step: &StepState,
-    outcome: Outcome,
-) -> String {
+pub(super) fn outcome_with_reason(step: &StepState, outcome: Outcome) -> String {
     let visit = step.visit();
     let ended = visit.and_then(|visit| visit.ended.as_ref());
     let reason = reason_suffix(ended.and_then(|ended| ended.reason.as_deref()));
@@ -157,7 +154,7 @@ pub(in crate::output::run_view) fn outcome_with_reason(
 }
 
 /// How a step ended.
-pub(in crate::output::run_view) fn outcome_phrase(step: &StepState, outcome: Outcome) -> String {
+pub(super) fn outcome_phrase(step: &StepState, outcome: Outcome) -> String {
     let Some(visit) = step.visit() else {
         return match outcome {
             Outcome::Completed => "completed".to_owned(),

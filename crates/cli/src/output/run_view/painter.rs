@@ -87,11 +87,6 @@ impl<Out: Write> Painter<Out> {
         self.run = run.clone();
     }
 
-    /// Takes note of what happened before anybody watched.
-    pub(crate) fn replay_entry(&mut self, time: Timestamp, entry: &Entry) {
-        self.apply(time, entry);
-    }
-
     /// Takes note of what happens, and tells of it.
     pub(crate) fn entry(&mut self, time: Timestamp, entry: &Entry) {
         self.apply(time, entry);
@@ -106,7 +101,8 @@ impl<Out: Write> Painter<Out> {
         }
     }
 
-    fn apply(&mut self, time: Timestamp, entry: &Entry) {
+    /// Takes note of what happened, and tells nothing.
+    pub(crate) fn apply(&mut self, time: Timestamp, entry: &Entry) {
         self.run.apply(time, entry);
         let Some(step) = entry.step() else { return };
         match entry {

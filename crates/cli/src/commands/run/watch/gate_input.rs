@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 type OpenGate = (String, Vec<String>);
 
 /// Sends lines from stdin to the gate that has waited longest.
-pub(in crate::commands::run::watch) struct GateInput {
+pub(super) struct GateInput {
     requests: UnboundedSender<RunRequest>,
     open_gates: Arc<Mutex<Vec<OpenGate>>>,
     /// Messages for the person.
@@ -20,7 +20,7 @@ pub(in crate::commands::run::watch) struct GateInput {
 }
 
 impl GateInput {
-    pub(in crate::commands::run::watch) fn new(requests: UnboundedSender<RunRequest>) -> Self {
+    pub(super) fn new(requests: UnboundedSender<RunRequest>) -> Self {
         Self {
             requests,
             open_gates: Arc::default(),
@@ -29,7 +29,7 @@ impl GateInput {
         }
     }
 
-    pub(in crate::commands::run::watch) fn handle_entry(&mut self, entry: &Entry) {
+    pub(super) fn handle_entry(&mut self, entry: &Entry) {
         match entry {
             Entry::GateOpened { step, choices, .. } if !choices.is_empty() => {
                 let keys = choices.iter().filter_map(|choice| choice.split_once(':'));
@@ -46,7 +46,7 @@ impl GateInput {
     }
 
     /// Returns the messages since the last call.
-    pub(in crate::commands::run::watch) fn take_messages(&self) -> Vec<String> {
+    pub(super) fn take_messages(&self) -> Vec<String> {
         std::mem::take(&mut *self.messages.lock())
     }
 
