@@ -8,7 +8,9 @@
 
 mod compact;
 pub mod compaction;
+mod conversation;
 mod copy;
+pub mod event_log;
 pub mod factory;
 pub mod hooks;
 pub mod process;
@@ -22,11 +24,15 @@ pub mod transcript;
 mod turns;
 
 pub use compact::Compacted;
+pub use conversation::{
+    Accepted, AfterCompaction, Command, Conversation, Delivery, Epochs, EventStream, Options,
+    PromptSettings, Rejected, Reply, RunOutcome, Started, Status,
+};
 pub use outlast_engine::inbox::QueueKind;
 pub use queue::{DrainMode, Queued};
 pub use session_journal::parse_entry;
 pub use setup::{PromptRequest, Setup};
-pub use snapshot::{GateHold, RetryStatus, Snapshot, Subscription};
+pub use snapshot::{GateHold, RetryStatus, Snapshot, Subscription, Update};
 pub use state::{State, UnfinishedTurn};
 
 use outlast_dialect::Message;
@@ -326,7 +332,19 @@ impl Session {
     }
 
     /// Calls the listener with every event from here on, until the subscription is dropped.
-    pub fn subscribe(&self, listener: impl FnMut(&Event) + Send + 'static) -> Subscription {
+    pub fn subscribe(&self, mut listener: impl FnMut(&Event) + Send + 'static) -> Subscription {
+        self.subscribe_to_updates(move |update| {
+            if let Update::Event(event) = update {
+                listener(event);
+            }
+        })
+    }
+
+    /// Calls the listener with every event and every end of a run from here on, until the subscription is dropped.
+    pub fn subscribe_to_updates(
+        &self,
+        listener: impl FnMut(Update<'_>) + Send + 'static,
+    ) -> Subscription {
         self.event_hub.subscribe(Box::new(listener))
     }
 
@@ -380,6 +398,11 @@ impl Session {
     /// Posts an event that does not come from a turn.
     fn publish(&self, body: Body) {
         self.event_hub.publish(self.event(body));
+    }
+
+    /// Tells listeners that a run has ended.
+    fn publish_run_end(&self, outcome: RunOutcome) {
+        self.event_hub.publish_run_end(outcome);
     }
 
     fn event(&self, body: Body) -> Event {

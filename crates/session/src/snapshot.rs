@@ -4,6 +4,7 @@
 //! listeners receive events in the order of their numbers, before the call that posted the event returns, unless another
 //! caller is delivering at that moment.
 
+use crate::conversation::RunOutcome;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event, Usage};
 use outlast_kernel::verdict::Cause;
@@ -58,7 +59,16 @@ pub struct GateHold {
     pub cause: Option<Cause>,
 }
 
-type Listener = Box<dyn FnMut(&Event) + Send>;
+/// A message to the listeners of a session.
+#[derive(Clone, Copy, Debug)]
+pub enum Update<'a> {
+    /// An event.
+    Event(&'a Event),
+    /// A run of the session's [`Conversation`](crate::Conversation) ended; all its events came before.
+    RunEnded(&'a RunOutcome),
+}
+
+type Listener = Box<dyn FnMut(Update<'_>) + Send>;
 
 /// A registration of a listener; dropping it unsubscribes the listener.
 pub struct Subscription {
@@ -91,11 +101,16 @@ pub(super) struct EventHub {
 /// Events that were not delivered yet.
 #[derive(Default)]
 struct PendingEvents {
-    events: VecDeque<Event>,
+    updates: VecDeque<PendingUpdate>,
     /// The number of the last event that was enqueued.
     last_seq: u64,
     /// Whether a caller is delivering events.
     is_delivering: bool,
+}
+
+enum PendingUpdate {
+    Event(Event),
+    RunEnded(RunOutcome),
 }
 
 /// Marks a delivery in progress; dropping it, also in a panic, allows the next delivery.
@@ -137,32 +152,44 @@ impl EventHub {
         let mut untold = self.pending.lock();
         untold.last_seq += 1;
         event.seq = untold.last_seq;
-        untold.events.push_back(event);
+        untold.updates.push_back(PendingUpdate::Event(event));
+    }
+
+    /// Tells the listeners of the end of a run, after all events so far.
+    pub(super) fn publish_run_end(&self, outcome: RunOutcome) {
+        let ended = PendingUpdate::RunEnded(outcome);
+        self.pending.lock().updates.push_back(ended);
+        self.deliver_pending();
     }
 
     /// Delivers all pending events. If another caller is delivering, a listener among them, that caller delivers them.
     pub(super) fn deliver_pending(&self) {
         while let Some(_telling) = self.begin_delivery() {
-            while let Some(event) = self.next_pending() {
-                self.snapshot.lock().apply(&event);
-                self.deliver(&event);
+            while let Some(update) = self.next_pending() {
+                match &update {
+                    PendingUpdate::Event(event) => {
+                        self.snapshot.lock().apply(event);
+                        self.deliver(Update::Event(event));
+                    }
+                    PendingUpdate::RunEnded(outcome) => self.deliver(Update::RunEnded(outcome)),
+                }
             }
         }
     }
 
     fn begin_delivery(&self) -> Option<DeliveryGuard<'_>> {
         let mut untold = self.pending.lock();
-        let may_tell = !untold.is_delivering && !untold.events.is_empty();
+        let may_tell = !untold.is_delivering && !untold.updates.is_empty();
         untold.is_delivering |= may_tell;
         may_tell.then(|| DeliveryGuard(self))
     }
 
-    fn next_pending(&self) -> Option<Event> {
-        self.pending.lock().events.pop_front()
+    fn next_pending(&self) -> Option<PendingUpdate> {
+        self.pending.lock().updates.pop_front()
     }
 
     /// A listener is out of the list while it is called, so that it may subscribe others or unsubscribe.
-    fn deliver(&self, event: &Event) {
+    fn deliver(&self, update: Update<'_>) {
         let ids: Vec<u64> = self.listeners.lock().iter().map(|(id, _)| *id).collect();
         for id in ids {
             let find = |listeners: &mut Vec<(u64, Option<Listener>)>| {
@@ -172,7 +199,7 @@ impl EventHub {
             let Some(mut listener) = find(&mut self.listeners.lock()) else {
                 continue;
             };
-            listener(event);
+            listener(update);
             let mut listeners = self.listeners.lock();
             if let Some((_, place)) = listeners.iter_mut().find(|(other, _)| *other == id) {
                 *place = Some(listener);

@@ -8,6 +8,7 @@
 )]
 
 mod compaction;
+mod conversation;
 mod cut_answers;
 #[cfg(target_os = "linux")]
 mod hooks;
