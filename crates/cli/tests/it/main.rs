@@ -16,6 +16,7 @@ mod config;
 mod crowd;
 mod demo;
 mod doctor;
+mod documents;
 #[cfg(unix)]
 mod examples;
 mod explain;
