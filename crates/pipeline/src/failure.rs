@@ -30,11 +30,13 @@ pub(crate) fn command_problem(
     is_explicit: bool,
     now: Timestamp,
 ) -> Problem {
-    let programs = command_line::exit_code_candidates(line);
+    let commands = command_line::fallible_commands(line);
+    let program = commands.last();
     let code = ran.code.unwrap_or_default();
-    if test_runners::is_test_failure(code, &programs, &ran.tail) && !is_shell_error(ran) {
-        let settled = programs.len() == 1 || test_runners::has_failure_markers(&ran.tail);
-        let other = match settled {
+    let is_test_failure = |program| test_runners::is_test_failure(code, program, &ran.tail);
+    if program.is_some_and(is_test_failure) && !is_shell_error(ran) {
+        let is_settled = commands.len() == 1 || test_runners::has_failure_markers(&ran.tail);
+        let other = match is_settled {
             true => download_failure(ran, now),
             false => error_output::find_error(OutputSource::Command, ran, now),
         };
@@ -45,7 +47,7 @@ pub(crate) fn command_problem(
     }
     let meaning = match ran.signal {
         Some(signal) => exit_codes::meaning_of_signal(signal),
-        None => exit_codes::meaning_of_code(code, &programs),
+        None => exit_codes::meaning_of_code(code, program),
     };
     let heard = || error_output::find_error(OutputSource::Command, ran, now);
     match problem_from_exit(ran, meaning, heard, is_explicit) {
@@ -83,7 +85,7 @@ pub(crate) fn agent_problem(
     }
     let meaning = match ran.signal {
         Some(signal) => exit_codes::meaning_of_signal(signal),
-        None => exit_codes::meaning_of_code(ran.code.unwrap_or_default(), &[]),
+        None => exit_codes::meaning_of_code(ran.code.unwrap_or_default(), None),
     };
     let heard = || error_output::find_error(OutputSource::Agent, ran, now);
     problem_from_exit(ran, meaning, heard, is_explicit)

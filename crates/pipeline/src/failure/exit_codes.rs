@@ -21,56 +21,47 @@ use Cause::{
 };
 
 /// The programs, their codes, and the meaning of those.
-const CODES: &[(&[&str], &[i32], ExitMeaning)] = &[
+const CODES: &[(&str, &[i32], ExitMeaning)] = &[
     (
-        &["curl"],
+        "curl",
         &[5, 6, 7, 16, 35, 52, 55, 56, 92, 95, 96],
         ExitMeaning::Definite(Network),
     ),
-    (&["curl"], &[28], ExitMeaning::Definite(Timeout)),
-    (&["curl"], &[18], ExitMeaning::Definite(TruncatedStream)),
+    ("curl", &[28], ExitMeaning::Definite(Timeout)),
+    ("curl", &[18], ExitMeaning::Definite(TruncatedStream)),
     (
-        &["curl"],
+        "curl",
         &[23, 51, 58, 60, 77, 83],
         ExitMeaning::Definite(Misconfigured),
     ),
-    (&["curl"], &[67], ExitMeaning::Definite(Auth)),
-    (&["curl"], &[1, 2, 3], ExitMeaning::Definite(InvalidRequest)),
-    (&["wget"], &[4], ExitMeaning::Definite(Network)),
-    (&["wget"], &[3, 5], ExitMeaning::Definite(Misconfigured)),
-    (&["wget"], &[6], ExitMeaning::Definite(Auth)),
-    (&["wget"], &[2], ExitMeaning::Definite(InvalidRequest)),
+    ("curl", &[67], ExitMeaning::Definite(Auth)),
+    ("curl", &[1, 2, 3], ExitMeaning::Definite(InvalidRequest)),
+    ("wget", &[4], ExitMeaning::Definite(Network)),
+    ("wget", &[3, 5], ExitMeaning::Definite(Misconfigured)),
+    ("wget", &[6], ExitMeaning::Definite(Auth)),
+    ("wget", &[2], ExitMeaning::Definite(InvalidRequest)),
     // The connection failed; a refused key shows in the output.
-    (
-        &["ssh", "scp", "sftp"],
-        &[255],
-        ExitMeaning::Default(Network),
-    ),
-    (&["rsync"], &[10, 12], ExitMeaning::Definite(Network)),
-    (&["rsync"], &[30, 35], ExitMeaning::Definite(Timeout)),
-    (&["rsync"], &[11], ExitMeaning::Definite(Misconfigured)),
-    (&["gh"], &[4], ExitMeaning::Definite(Auth)),
-    (&["aws"], &[252], ExitMeaning::Definite(InvalidRequest)),
-    (&["aws"], &[253], ExitMeaning::Definite(Misconfigured)),
+    ("ssh scp sftp", &[255], ExitMeaning::Default(Network)),
+    ("rsync", &[10, 12], ExitMeaning::Definite(Network)),
+    ("rsync", &[30, 35], ExitMeaning::Definite(Timeout)),
+    ("rsync", &[11], ExitMeaning::Definite(Misconfigured)),
+    ("gh", &[4], ExitMeaning::Definite(Auth)),
+    ("aws", &[252], ExitMeaning::Definite(InvalidRequest)),
+    ("aws", &[253], ExitMeaning::Definite(Misconfigured)),
 ];
 
-/// Returns the meaning of a code for the programs that may have returned it.
-pub(super) fn meaning_of_code(code: i32, programs: &[SimpleCommand]) -> Option<ExitMeaning> {
-    if code == 124 && programs.iter().any(|program| program.has_timeout) {
+/// Returns the meaning of a code for the program that returned it.
+pub(super) fn meaning_of_code(code: i32, program: Option<&SimpleCommand>) -> Option<ExitMeaning> {
+    if code == 124 && program.is_some_and(|program| program.has_timeout) {
         return Some(ExitMeaning::Definite(Timeout));
     }
-    let known = programs.iter().find_map(|simple| {
-        let fits = |(names, codes, _): &&(&[&str], &[i32], ExitMeaning)| {
-            names.contains(&simple.program()) && codes.contains(&code)
-        };
-        CODES.iter().find(fits).map(|(_, _, meaning)| *meaning)
-    });
-    // The code settles nothing if it may be another program's.
-    match (known, programs) {
-        (Some(ExitMeaning::Definite(cause)), [_, _, ..]) => Some(ExitMeaning::Default(cause)),
-        (Some(meaning), _) => Some(meaning),
-        (None, _) => conventional_meaning(code),
-    }
+    let name = program.map_or("", SimpleCommand::program);
+    let known = CODES
+        .iter()
+        .find(|(names, codes, _)| names.split(' ').any(|it| it == name) && codes.contains(&code));
+    known
+        .map(|(_, _, meaning)| *meaning)
+        .or_else(|| conventional_meaning(code))
 }
 
 /// Returns the conventional meaning of a code: those of shells, of `sysexits`, and 128 plus the number of a signal.

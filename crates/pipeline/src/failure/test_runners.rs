@@ -13,102 +13,41 @@ enum FailureCodes {
     Any,
 }
 
-struct Runner {
-    programs: &'static [&'static str],
-    /// The words of which one must be among the first non-option arguments; if empty, none is required.
-    words: &'static [&'static str],
-    codes: FailureCodes,
-}
+use FailureCodes::{Any, OneOf};
 
-const fn runner(
-    programs: &'static [&'static str],
-    words: &'static [&'static str],
-    codes: FailureCodes,
-) -> Runner {
-    Runner {
-        programs,
-        words,
-        codes,
-    }
-}
+const EXIT_ONE: FailureCodes = OneOf(&[1]);
 
-const EXIT_ONE: FailureCodes = FailureCodes::OneOf(&[1]);
-
-const RUNNERS: &[Runner] = &[
-    runner(&["go"], &["test"], EXIT_ONE),
-    runner(&["gotestsum", "ginkgo"], &[], EXIT_ONE),
-    runner(&["cargo"], &["test", "t"], FailureCodes::OneOf(&[101])),
-    runner(&["cargo"], &["nextest"], FailureCodes::OneOf(&[100, 101])),
-    runner(&["cargo-nextest"], &[], FailureCodes::OneOf(&[100, 101])),
-    runner(
-        &["npm", "pnpm", "yarn", "bun"],
-        &["test", "t", "tst"],
-        FailureCodes::Any,
-    ),
-    runner(
-        &["npm", "pnpm", "yarn", "bun"],
-        &["test:"],
-        FailureCodes::Any,
-    ),
-    runner(&["node"], &["--test"], EXIT_ONE),
-    runner(
-        &["deno", "swift", "dart", "flutter", "dotnet"],
-        &["test"],
-        EXIT_ONE,
-    ),
-    runner(&["jest", "vitest", "ava", "karma"], &[], EXIT_ONE),
-    runner(&["mocha"], &[], FailureCodes::Any),
-    runner(&["playwright"], &["test"], EXIT_ONE),
-    runner(&["cypress"], &["run"], FailureCodes::Any),
-    runner(
-        &["pytest", "py.test", "nose2", "behave", "trial"],
-        &[],
-        EXIT_ONE,
-    ),
-    runner(
-        &["python", "python3"],
-        &["pytest", "unittest", "nose2"],
-        EXIT_ONE,
-    ),
-    runner(&["tox", "nox"], &[], FailureCodes::Any),
-    runner(
-        &["make", "gmake"],
-        &["test", "tests", "check", "test-"],
-        FailureCodes::OneOf(&[2]),
-    ),
-    runner(
-        &["just", "task", "invoke", "composer"],
-        &["test", "tests"],
-        FailureCodes::Any,
-    ),
-    runner(
-        &["mvn", "mvnw"],
-        &["test", "verify", "install", "package"],
-        EXIT_ONE,
-    ),
-    runner(
-        &["gradle", "gradlew"],
-        &["test", "check", "build"],
-        EXIT_ONE,
-    ),
-    runner(
-        &["sbt", "lein", "stack", "cabal", "rails", "rake"],
-        &["test", "spec"],
-        EXIT_ONE,
-    ),
-    runner(&["ctest"], &[], FailureCodes::OneOf(&[8])),
-    runner(&["meson", "ninja"], &["test"], FailureCodes::Any),
-    runner(
-        &["bazel", "bazelisk"],
-        &["test"],
-        FailureCodes::OneOf(&[1, 3]),
-    ),
-    runner(&["rspec", "bats", "busted"], &[], EXIT_ONE),
-    runner(&["mix"], &["test"], FailureCodes::OneOf(&[1, 2])),
-    runner(&["phpunit", "pest"], &[], FailureCodes::OneOf(&[1, 2])),
-    runner(&["prove"], &[], FailureCodes::Any),
-    runner(&["xcodebuild"], &["test"], FailureCodes::OneOf(&[65])),
-    runner(&["zig"], &["test"], EXIT_ONE),
+/// The programs of a runner; the words of which one must be among its first arguments, if there are any; and its codes.
+const RUNNERS: &[(&str, &str, FailureCodes)] = &[
+    ("go", "test", EXIT_ONE),
+    ("gotestsum ginkgo", "", EXIT_ONE),
+    ("cargo", "test t", OneOf(&[101])),
+    ("cargo", "nextest", OneOf(&[100, 101])),
+    ("cargo-nextest", "", OneOf(&[100, 101])),
+    ("npm pnpm yarn bun", "test t tst test:", Any),
+    ("node", "--test", EXIT_ONE),
+    ("deno swift dart flutter dotnet", "test", EXIT_ONE),
+    ("jest vitest ava karma", "", EXIT_ONE),
+    ("mocha", "", Any),
+    ("playwright", "test", EXIT_ONE),
+    ("cypress", "run", Any),
+    ("pytest py.test nose2 behave trial", "", EXIT_ONE),
+    ("python python3", "pytest unittest nose2", EXIT_ONE),
+    ("tox nox", "", Any),
+    ("make gmake", "test tests check test-", OneOf(&[2])),
+    ("just task invoke composer", "test tests", Any),
+    ("mvn mvnw", "test verify install package", EXIT_ONE),
+    ("gradle gradlew", "test check build", EXIT_ONE),
+    ("sbt lein stack cabal rails rake", "test spec", EXIT_ONE),
+    ("ctest", "", OneOf(&[8])),
+    ("meson ninja", "test", Any),
+    ("bazel bazelisk", "test", OneOf(&[1, 3])),
+    ("rspec bats busted", "", EXIT_ONE),
+    ("mix", "test", OneOf(&[1, 2])),
+    ("phpunit pest", "", OneOf(&[1, 2])),
+    ("prove", "", Any),
+    ("xcodebuild", "test", OneOf(&[65])),
+    ("zig", "test", EXIT_ONE),
 ];
 
 /// Messages that mean that the tests are not at fault: the test target is missing, or the runner was called in a wrong
@@ -166,23 +105,20 @@ const FAILURE_MARKERS: &[&str] = &[
     "[setup failed]",
 ];
 
-/// Returns whether one of the programs is a test runner and the code means that its tests failed.
-pub(super) fn is_test_failure(code: i32, programs: &[SimpleCommand], printed: &str) -> bool {
-    let runner = |simple: &SimpleCommand| RUNNERS.iter().find(|runner| runner.matches(simple));
-    let Some((simple, runner)) = programs
-        .iter()
-        .find_map(|simple| Some((simple, runner(simple)?)))
-    else {
+/// Returns whether the program is a test runner and the code means that its tests failed.
+pub(super) fn is_test_failure(code: i32, program: &SimpleCommand, printed: &str) -> bool {
+    let is_it = |(programs, words, _): &&(&str, &str, _)| is_runner(program, programs, words);
+    let Some((.., codes)) = RUNNERS.iter().find(is_it) else {
         return false;
     };
     let printed = printed.to_lowercase();
-    let fits = match runner.codes {
-        FailureCodes::OneOf(codes) => codes.contains(&code),
-        FailureCodes::Any => (1..126).contains(&code),
+    let fits = match codes {
+        OneOf(codes) => codes.contains(&code),
+        Any => (1..126).contains(&code),
     };
     // Two runners exit differently when they cannot read their tests.
     let unreadable = code == 2 && contains_any(&printed, &["during collection", "[build failed]"]);
-    let python = ["pytest", "py.test", "python", "python3", "go"].contains(&simple.program());
+    let python = ["pytest", "py.test", "python", "python3", "go"].contains(&program.program());
     (fits || (python && unreadable)) && !contains_any(&printed, NOT_TEST_FAILURES)
 }
 
@@ -203,18 +139,17 @@ fn contains_any(text: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| text.contains(phrase))
 }
 
-impl Runner {
-    fn matches(&self, simple: &SimpleCommand) -> bool {
-        let fits = |argument: &&String| {
-            let argument = argument.as_str();
-            self.words
-                .iter()
-                .any(|word| match word.strip_suffix([':', '-']) {
-                    Some(_) => argument.starts_with(word),
-                    None => argument == *word,
-                })
-        };
-        self.programs.contains(&simple.program())
-            && (self.words.is_empty() || simple.arguments().iter().take(6).any(|word| fits(&word)))
-    }
+fn is_runner(simple: &SimpleCommand, programs: &str, words: &str) -> bool {
+    let fits = |argument: &String| {
+        words
+            .split(' ')
+            .any(|word| match word.ends_with([':', '-']) {
+                true => argument.starts_with(word),
+                false => argument == word,
+            })
+    };
+    programs
+        .split(' ')
+        .any(|program| program == simple.program())
+        && (words.is_empty() || simple.arguments().iter().take(6).any(fits))
 }
