@@ -4,7 +4,6 @@
 //! attempts are under way; a step begins when all of its needs are met, and none begins after a failure. The work grows
 //! with the changes, not with the number of steps.
 
-mod circuit_breaker;
 mod finish;
 pub(crate) mod react;
 
@@ -13,10 +12,10 @@ pub(super) use finish::StepResult;
 use super::definition::{Gate, Pipeline, Step, Work};
 use super::entry::{Entry, NextAction, Outcome};
 use super::state::{Phase, Run};
-use circuit_breaker::{rebuild_breaker, trip_message};
 use finish::condition_holds;
 use outlast_kernel::Timestamp;
 use outlast_kernel::breaker::{Breaker, BreakerDecision};
+use react::{rebuild_breaker, trip_message};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -253,11 +252,7 @@ impl Graph {
     /// Skips a step because a step that it needs was skipped.
     fn skip(&self, step: &Step, run: &Run, need: &str) -> Vec<Entry> {
         let reason = format!("`{need}`, which it needs, was left out");
-        let reworks = run
-            .steps
-            .get(&step.id)
-            .and_then(|state| state.rework_of.clone());
-        let not_made_good = self.rework_failed(step, run, &reason, reworks);
+        let not_made_good = self.rework_failed(step, run, &reason);
         let skipped = Entry::StepEnded {
             step: step.id.clone(),
             visit: 0,
@@ -272,16 +267,13 @@ impl Graph {
 
     fn needs<'a>(&self, step: &'a Step, run: &Run) -> Needs<'a> {
         let is_loop = matches!(step.work, Work::Loop(_));
-        let reworks = run
-            .steps
-            .get(&step.id)
-            .and_then(|state| state.rework_of.as_ref());
+        let reworks = run.rework_of(&step.id);
         let mut met = Needs::Met;
         for need in &step.needs {
             let is_inside = is_loop && self.parent_loop(need) == Some(step.id.as_str());
             match run.phase(need) {
                 // The failure of that step is the reason for this visit.
-                Phase::Reworking if reworks == Some(need) => {}
+                Phase::Reworking if reworks == Some(need.as_str()) => {}
                 Phase::Ended(Outcome::Completed | Outcome::Continued) => {}
                 // A loop accepts any outcome of its steps, and ignores those that nothing led to.
                 Phase::Ended(_) if is_inside => {}
@@ -336,13 +328,8 @@ impl Graph {
             visit: run.visits(&step.id) + 1,
         };
         if is_done {
-            let result = StepResult {
-                is_success: true,
-                artifacts: last.map(|last| last.artifacts.clone()).unwrap_or_default(),
-                context,
-                reason: None,
-                target: None,
-            };
+            let artifacts = last.map(|last| last.artifacts.clone()).unwrap_or_default();
+            let result = StepResult::succeeded(artifacts, context);
             return std::iter::once(started)
                 .chain(self.end_step(step, run, result))
                 .collect();

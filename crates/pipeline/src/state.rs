@@ -242,6 +242,11 @@ impl Run {
         u32::try_from(visits).unwrap_or(u32::MAX)
     }
 
+    /// Returns the step that the given one is repairing, if any.
+    pub(crate) fn rework_of(&self, step: &str) -> Option<&str> {
+        self.steps.get(step)?.rework_of.as_deref()
+    }
+
     fn step_mut(&mut self, step: &str) -> &mut StepState {
         self.steps.entry(step.to_owned()).or_default()
     }

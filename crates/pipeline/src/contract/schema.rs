@@ -30,7 +30,13 @@ pub(crate) fn validator(schema: &Value) -> Result<Validator, String> {
         .offline()
         .should_validate_formats(true)
         .build(schema)
-        .map_err(|error| sanitize(&error.to_string(), MAX_VIOLATION_BYTES))
+        .map_err(|error| {
+            let place = match error.instance_path().as_str() {
+                "" => String::new(),
+                place => format!(", at `{place}`"),
+            };
+            sanitize(&format!("{error}{place}"), MAX_VIOLATION_BYTES)
+        })
 }
 
 pub(super) async fn check(

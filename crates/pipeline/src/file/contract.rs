@@ -6,8 +6,8 @@ use super::raw::{ContractFailureWord, ContractType, RawContract, RawStep, items,
 use super::step::StepDefaults;
 use super::words::unknown_name;
 use super::{SourceSpan, printable, work, yaml};
+use crate::contract::schema::validator;
 use crate::definition::{Contract, Judge, OUTPUT, OutputFile, Rule};
-use jsonschema::{Retrieve, Uri};
 use outlast_kernel::text;
 use serde_json::Value as Json;
 use serde_saphyr::Spanned;
@@ -194,8 +194,8 @@ fn schema(raw: RawContract, span: SourceSpan, defaults: &StepDefaults<'_>) -> Op
             }
         }
     };
-    if let Err(message) = validate_schema(&schema) {
-        log.fault(span, message);
+    if let Err(error) = validator(&schema) {
+        log.fault(span, format!("this is no JSON Schema: {error}"));
     }
     Some(schema)
 }
@@ -224,31 +224,6 @@ fn read_schema_file(path: &Path, folder: &Path) -> Result<Json, String> {
         .read_to_end(&mut bytes)
         .map_err(unreadable)?;
     serde_json::from_slice(&bytes).map_err(|error| error_sentence("the schema is not JSON", &error))
-}
-
-/// Sees whether a schema is one.
-fn validate_schema(schema: &Json) -> Result<(), String> {
-    let options = jsonschema::options().with_retriever(NoRetriever);
-    match options.build(schema) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            let place = error.instance_path().to_string();
-            let words = error_sentence("this is no JSON Schema", &error);
-            Err(match place.as_str() {
-                "" => words,
-                place => format!("{words}, at `{}`", printable(place)),
-            })
-        }
-    }
-}
-
-/// Where nothing is fetched from.
-struct NoRetriever;
-
-impl Retrieve for NoRetriever {
-    fn retrieve(&self, _: &Uri<String>) -> Result<Json, Box<dyn Error + Send + Sync>> {
-        Err("a schema elsewhere is never fetched".into())
-    }
 }
 
 fn error_sentence(what: &str, error: &dyn Error) -> String {

@@ -2,10 +2,8 @@
 
 use super::fault_log::FaultLog;
 use super::resolve::Needs;
-use super::step::{Draft, ReferenceKind};
+use super::step::Draft;
 use super::{SourceSpan, printable};
-use crate::definition::OnFailure;
-use std::collections::HashMap;
 
 /// How many steps of a circle are named.
 const MAX_NAMED_STEPS: usize = 12;
@@ -18,8 +16,8 @@ enum VisitState {
     Done,
 }
 
-/// Notes every circle in the needs, at the need that closes it.
-pub(super) fn reject_need_cycles(drafts: &[Draft], needs: &Needs, log: &FaultLog<'_>) {
+/// Notes every circle in the needs, or in what is like them, at the need that closes it.
+pub(super) fn reject_cycles(what: &str, drafts: &[Draft], needs: &Needs, log: &FaultLog<'_>) {
     let mut marks = vec![VisitState::New; needs.len()];
     for start in 0..needs.len() {
         if marks[start] != VisitState::New {
@@ -43,44 +41,10 @@ pub(super) fn reject_need_cycles(drafts: &[Draft], needs: &Needs, log: &FaultLog
                 VisitState::OnPath => {
                     let from = way.iter().position(|(step, _)| *step == need.step);
                     let circle = way[from.unwrap_or(0)..].iter().map(|(step, _)| *step);
-                    report_cycle("need", circle, drafts, need.span, log);
+                    report_cycle(what, circle, drafts, need.span, log);
                 }
                 VisitState::Done => {}
             }
-        }
-    }
-}
-
-/// Notes every circle of steps that make good for each other; that one does so for itself is noted elsewhere.
-pub(super) fn reject_rework_cycles(drafts: &[Draft], log: &FaultLog<'_>) {
-    let steps = drafts.iter().enumerate();
-    let by_name: HashMap<&str, usize> = steps.map(|(at, it)| (it.step.id.as_str(), at)).collect();
-    let by = |at: usize| match &drafts[at].step.on_failure {
-        OnFailure::Rework { step } => by_name.get(step.as_str()).copied(),
-        OnFailure::Fail | OnFailure::Skip | OnFailure::Continue => None,
-    };
-    let mut marks = vec![VisitState::New; drafts.len()];
-    for start in 0..drafts.len() {
-        let mut way = Vec::new();
-        let mut at = Some(start);
-        while let Some(step) = at.filter(|step| marks[*step] == VisitState::New) {
-            marks[step] = VisitState::OnPath;
-            way.push(step);
-            at = by(step);
-        }
-        if let Some(first) = at.filter(|step| marks[*step] == VisitState::OnPath) {
-            let circle = way.iter().copied().skip_while(|step| *step != first);
-            if circle.clone().count() > 1 {
-                let mentions = &drafts[first].references;
-                let place = mentions
-                    .iter()
-                    .find(|mention| mention.kind == ReferenceKind::Rework);
-                let place = place.map_or(drafts[first].span, |mention| mention.span);
-                report_cycle("make good for", circle, drafts, place, log);
-            }
-        }
-        for step in way {
-            marks[step] = VisitState::Done;
         }
     }
 }

@@ -38,8 +38,8 @@ pub(super) fn resolve_steps(
     }
     let mut needs = names.needs();
     names.propagate_through_loops(&mut needs);
-    cycles::reject_need_cycles(&drafts, &needs, log);
-    cycles::reject_rework_cycles(&drafts, log);
+    cycles::reject_cycles("need", &drafts, &needs, log);
+    cycles::reject_cycles("make good for", &drafts, &names.reworks(), log);
     reject_unknown_agents(&drafts, fallbacks, log);
     let called = names.on_demand_steps();
     let visits: Vec<_> = (0..drafts.len())
@@ -147,6 +147,22 @@ impl<'a> Lookup<'a> {
         let is_mine = |at: &usize| *at == step || self.loops_around(step).any(|mine| mine == *at);
         let foreign = self.loops_around(other).take_while(|at| !is_mine(at));
         foreign.last().unwrap_or(other)
+    }
+
+    /// Which step makes good for each; that one does so for itself is noted elsewhere.
+    fn reworks(&self) -> Needs {
+        let rework = |mention: &StepReference| {
+            let step = self.get(&mention.name)?;
+            let span = mention.span;
+            (mention.kind == ReferenceKind::Rework).then_some(Need { step, span })
+        };
+        let steps = self.drafts.iter().enumerate();
+        steps
+            .map(|(at, draft)| {
+                let reworks = draft.references.iter().filter_map(rework);
+                reworks.filter(|by| by.step != at).collect()
+            })
+            .collect()
     }
 
     /// What each step needs by its own words.

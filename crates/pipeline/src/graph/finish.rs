@@ -17,6 +17,19 @@ pub(crate) struct StepResult {
 }
 
 impl StepResult {
+    pub(crate) fn succeeded(
+        artifacts: BTreeMap<String, Artifact>,
+        context: BTreeMap<String, String>,
+    ) -> Self {
+        Self {
+            is_success: true,
+            artifacts,
+            context,
+            reason: None,
+            target: None,
+        }
+    }
+
     pub(crate) fn failed(reason: impl Into<String>) -> Self {
         Self {
             is_success: false,
@@ -37,24 +50,20 @@ impl Graph {
             let taken = step.edges.iter().find(|edge_to| edge(&edge_to.condition));
             taken.map(|edge| edge.target.clone())
         });
-        let reworks = run
-            .steps
-            .get(&step.id)
-            .and_then(|state| state.rework_of.clone());
         if result.is_success {
-            return self.end_succeeded(step, run, result, target, reworks);
+            return self.end_succeeded(step, run, result, target);
         }
         let reason = result.reason.unwrap_or_default();
         if target.is_some() {
             let mut entries = vec![step_ended(step, run, Outcome::Failed, &reason)];
-            entries.extend(match reworks {
-                None => self.next_to_rework(step, run, None).into_iter().collect(),
-                reworks => self.rework_failed(step, run, &reason, reworks),
+            entries.extend(match run.rework_of(&step.id) {
+                None => self.next_to_rework(step, run, None),
+                Some(_) => self.rework_failed(step, run, &reason),
             });
             entries.extend(self.follow_target(step, run, target));
             return entries;
         }
-        self.end_failed(step, run, &reason, reworks)
+        self.end_failed(step, run, &reason)
     }
 
     fn end_succeeded(
@@ -63,7 +72,6 @@ impl Graph {
         run: &Run,
         result: StepResult,
         target: Option<Target>,
-        reworks: Option<String>,
     ) -> Vec<Entry> {
         let end = |step: &Step, reason| Entry::StepEnded {
             step: step.id.clone(),
@@ -75,7 +83,7 @@ impl Graph {
             reason,
         };
         let mut entries = vec![end(step, result.reason.clone())];
-        let reworked = reworks.and_then(|other| self.step(&other));
+        let reworked = run.rework_of(&step.id).and_then(|other| self.step(other));
         let made_good = || Some(format!("`{}` has made good for it", step.id));
         entries.extend(reworked.map(|other| end(other, made_good())));
         entries.extend(self.next_to_rework(step, run, reworked));
@@ -84,19 +92,13 @@ impl Graph {
         entries
     }
 
-    fn end_failed(
-        &self,
-        step: &Step,
-        run: &Run,
-        reason: &str,
-        reworks: Option<String>,
-    ) -> Vec<Entry> {
+    fn end_failed(&self, step: &Step, run: &Run, reason: &str) -> Vec<Entry> {
         let is_in_loop = step.parent_loop.as_deref().and_then(|id| self.step(id));
         let is_looked_at = is_in_loop
             .is_some_and(|step| matches!(&step.work, Work::Loop(inner) if inner.until.is_some()));
-        if reworks.is_some() {
+        if run.rework_of(&step.id).is_some() {
             let mut entries = vec![step_ended(step, run, Outcome::Failed, reason)];
-            entries.extend(self.rework_failed(step, run, reason, reworks));
+            entries.extend(self.rework_failed(step, run, reason));
             return entries;
         }
         match &step.on_failure {
@@ -113,19 +115,11 @@ impl Graph {
         }
     }
 
-    /// Fails a step because the step that was to repair it could not.
-    pub(super) fn rework_failed(
-        &self,
-        step: &Step,
-        run: &Run,
-        reason: &str,
-        reworks: Option<String>,
-    ) -> Vec<Entry> {
-        let Some(other) = reworks.and_then(|other| self.step(&other)) else {
-            return Vec::new();
-        };
+    /// Fails the step that the given one was to repair and could not, if there is one.
+    pub(super) fn rework_failed(&self, step: &Step, run: &Run, reason: &str) -> Option<Entry> {
+        let other = self.step(run.rework_of(&step.id)?)?;
         let reason = format!("`{}`, which was to make good for it: {reason}", step.id);
-        vec![step_ended(other, run, Outcome::Failed, &reason).with_run_failure()]
+        Some(step_ended(other, run, Outcome::Failed, &reason).with_run_failure())
     }
 
     /// Starts the rework of another step that waits for the same repairing step.
@@ -178,8 +172,7 @@ impl Graph {
 
     /// Fails a step that may not even begin.
     pub(crate) fn give_up(&self, step: &Step, run: &Run, why: &str) -> Vec<Entry> {
-        let reworks = run.steps.get(&step.id).and_then(|it| it.rework_of.clone());
-        let mut entries = self.end_failed(step, run, why, reworks);
+        let mut entries = self.end_failed(step, run, why);
         for entry in &mut entries {
             if let Entry::StepEnded {
                 step: of, visit, ..

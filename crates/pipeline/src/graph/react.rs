@@ -3,13 +3,15 @@
 //! Pure, except for the breaker's counts. Invariant: every decision about a failure is part of the entry that reports
 //! it.
 
-use crate::definition::{Choice, Gate, Step, Work};
+use crate::definition::{Choice, Gate, Pipeline, Step, Work};
 use crate::entry::{Artifact, Entry, NextAction, Problem};
 use crate::graph::{Graph, StepResult};
 use crate::state::{Run, Visit};
 use outlast_kernel::Timestamp;
+use outlast_kernel::breaker::{Breaker, Trip};
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::Usage;
+use outlast_kernel::fingerprint::Fingerprint;
 use outlast_kernel::step_decision::{self, AttemptFailure, StepStatus};
 use outlast_kernel::time::Span;
 use outlast_kernel::verdict::{Cause, Class};
@@ -56,7 +58,7 @@ pub(crate) fn handle_attempt_result(
     let attempt = visit.attempts.last().map_or(1, |attempt| attempt.number);
     let next = match &done.output {
         Ok(_) => {
-            graph.reset_failures(&step.id);
+            graph.breaker.record_success(&step.id);
             NextAction::Finish
         }
         Err(_) if graph.is_canceled() => NextAction::Stop {
@@ -65,12 +67,16 @@ pub(crate) fn handle_attempt_result(
         Err(problem) => {
             let standing = retry_state(step, visit, problem);
             let decided = next_action(step, problem, standing, visit, now);
-            match graph.count_failure(&step.id, problem, now.time) {
+            let failure = fingerprint(&step.id, problem);
+            match graph.breaker.record_failure(failure, now.time) {
                 // A step that stops anyway already has its reason.
-                Some(why) if !matches!(decided, NextAction::Stop { .. }) => {
-                    NextAction::Stop { why }
+                Some(trip)
+                    if !matches!(decided, NextAction::Stop { .. }) || standing.attempts > 1 =>
+                {
+                    NextAction::Stop {
+                        why: trip_message(&trip),
+                    }
                 }
-                Some(why) if standing.attempts > 1 => NextAction::Stop { why },
                 _ => decided,
             }
         }
@@ -86,17 +92,10 @@ pub(crate) fn handle_attempt_result(
         warnings: done.warnings,
     }];
     entries.extend(match (done.output, next) {
-        (Ok(made), _) => graph.end_step(
-            step,
-            run,
-            StepResult {
-                is_success: true,
-                artifacts: made.artifacts,
-                context: made.context,
-                reason: None,
-                target: None,
-            },
-        ),
+        (Ok(made), _) => {
+            let result = StepResult::succeeded(made.artifacts, made.context);
+            graph.end_step(step, run, result)
+        }
         // A run that is being cancelled retries nothing; an attempt that was ended from outside has failed.
         (Err(_), _) if graph.is_canceled() => vec![Graph::cancel_step(step, run)],
         (Err(problem), NextAction::Stop { why }) => {
@@ -105,6 +104,35 @@ pub(crate) fn handle_attempt_result(
         _ => Vec::new(),
     });
     entries
+}
+
+/// Rebuilds the breaker's counts since the last start of the run, so that they survive the process that counted.
+pub(super) fn rebuild_breaker(pipeline: &Pipeline, run: &Run) -> Breaker {
+    let mut breaker = Breaker::new(pipeline.runtime.circuit_breaker.clone());
+    for (name, state) in &run.steps {
+        let attempts = state.visits.iter().flat_map(|visit| &visit.attempts);
+        for attempt in attempts.filter(|attempt| attempt.started >= run.last_started) {
+            match (&attempt.problem, attempt.ended) {
+                (Some(problem), Some(ended)) => {
+                    drop(breaker.record_failure(fingerprint(name, problem), ended))
+                }
+                (None, Some(_)) => breaker.record_success(name),
+                _ => {}
+            }
+        }
+    }
+    breaker
+}
+
+/// Failures are the same if their messages are. Violations are ignored, since they quote the result, which always
+/// differs.
+fn fingerprint(step: &str, problem: &Problem) -> Fingerprint {
+    Fingerprint::new(step, problem.class, &problem.message)
+}
+
+pub(super) fn trip_message(trip: &Trip) -> String {
+    let count = trip.count;
+    format!("the circuit breaker ended it: the same failure came {count} times")
 }
 
 fn reason(problem: &Problem, why: &str) -> String {
@@ -202,15 +230,9 @@ pub(crate) fn handle_gate_answer(
         choice: choice.map(str::to_owned),
         by_default: choice.is_some() && !is_answered,
     };
-    let success = |context, target| StepResult {
-        is_success: true,
-        artifacts: BTreeMap::new(),
-        context,
-        reason: None,
-        target,
-    };
+    let success = |context| StepResult::succeeded(BTreeMap::new(), context);
     let Work::Gate(Gate::Approval(approval)) = &step.work else {
-        let ended = graph.end_step(step, run, success(BTreeMap::new(), None));
+        let ended = graph.end_step(step, run, success(BTreeMap::new()));
         return std::iter::once(closed(None)).chain(ended).collect();
     };
     let Some(key) = choice.or(approval.default.as_deref()) else {
@@ -225,10 +247,10 @@ pub(crate) fn handle_gate_answer(
             target,
             ..StepResult::failed(format!("the answer was `{key}`: {}", chosen.label))
         },
-        _ => success(
-            BTreeMap::from([("choice".to_owned(), key.to_owned())]),
+        _ => StepResult {
             target,
-        ),
+            ..success(BTreeMap::from([("choice".to_owned(), key.to_owned())]))
+        },
     };
     let ended = graph.end_step(step, run, result);
     std::iter::once(closed(Some(key))).chain(ended).collect()

@@ -3,6 +3,7 @@
 use super::super::definition::{Source, Step};
 use super::super::entry::{Artifact, Problem};
 use super::super::state::Run;
+use super::outputs::blocking;
 use outlast_kernel::verdict::Cause;
 use outlast_store::artifacts::Artifacts;
 use std::collections::BTreeMap;
@@ -66,9 +67,7 @@ pub(super) async fn read(
     };
     let read: Result<_, outlast_store::Error> = match has_files {
         false => read(),
-        true => tokio::task::spawn_blocking(read)
-            .await
-            .map_err(|error| Problem::new(Cause::Internal, error.to_string()))?,
+        true => blocking(read).await?,
     };
     read.map_err(|error| Problem::new(Cause::Misconfigured, error.to_string()))
 }

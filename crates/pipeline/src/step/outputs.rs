@@ -97,7 +97,7 @@ pub(super) async fn store(
     kept.map_err(|error| error.to_string())
 }
 
-async fn blocking<R: Send + 'static>(
+pub(super) async fn blocking<R: Send + 'static>(
     work: impl FnOnce() -> R + Send + 'static,
 ) -> Result<R, Problem> {
     let done = tokio::task::spawn_blocking(work).await;
