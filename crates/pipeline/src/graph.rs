@@ -12,11 +12,11 @@ pub(super) use finish::StepResult;
 use super::definition::{Gate, Pipeline, Step, Work};
 use super::entry::{Entry, NextAction, Outcome};
 use super::state::{Phase, Run};
-use finish::condition_holds;
+use finish::{condition_holds, step_ended};
 use outlast_kernel::Timestamp;
 use outlast_kernel::breaker::{Breaker, BreakerDecision};
 use react::{rebuild_breaker, trip_message};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -252,16 +252,8 @@ impl Graph {
     /// Skips a step because a step that it needs was skipped.
     fn skip(&self, step: &Step, run: &Run, need: &str) -> Vec<Entry> {
         let reason = format!("`{need}`, which it needs, was left out");
+        let skipped = step_ended(step, run, Outcome::Skipped, &reason).without_visit();
         let not_made_good = self.rework_failed(step, run, &reason);
-        let skipped = Entry::StepEnded {
-            step: step.id.clone(),
-            visit: 0,
-            outcome: Outcome::Skipped,
-            artifacts: BTreeMap::new(),
-            context: BTreeMap::new(),
-            fails_run: false,
-            reason: Some(reason),
-        };
         std::iter::once(skipped).chain(not_made_good).collect()
     }
 

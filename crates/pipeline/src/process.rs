@@ -4,6 +4,7 @@
 //! killed. Artifacts reach a command by its environment and its input, never as part of its line. Not here: process
 //! groups and signals (see `outlast_session::process::command`), and the meaning of an exit (see `failure`).
 
+use super::contract::last_lines;
 use super::definition::CommandLine;
 use super::entry::Problem;
 use super::failure::error_output;
@@ -274,16 +275,7 @@ impl Tail {
         self.shorten();
         let said = String::from_utf8_lossy(trim_partial_start(&self.0));
         let said = sanitize_and_redact(&said);
-        let said = said.trim_end();
-        let Some(mut start) = said.len().checked_sub(TAIL_LIMIT) else {
-            return said.to_owned();
-        };
-        while !said.is_char_boundary(start) {
-            start += 1;
-        }
-        let said = &said[start..];
-        let line = said.find('\n').map_or(0, |end| end + 1);
-        said[line..].to_owned()
+        last_lines(said.trim_end(), TAIL_LIMIT).to_owned()
     }
 }
 

@@ -116,7 +116,7 @@ impl Phase {
 }
 
 /// A visit of a step.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Visit {
     /// The number of the visit, from 1.
     pub number: u32,
@@ -135,7 +135,7 @@ pub struct Visit {
 }
 
 /// An attempt of a visit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Attempt {
     /// The number of the attempt, from 1.
     pub number: u32,
@@ -365,11 +365,7 @@ impl StepState {
         self.visits.push(Visit {
             number,
             started: time,
-            ended: None,
-            attempts: Vec::new(),
-            gate: None,
-            choice: None,
-            is_default_choice: false,
+            ..Visit::default()
         });
     }
 
@@ -390,16 +386,9 @@ impl StepState {
         visit.attempts.push(Attempt {
             number: *attempt,
             started: time,
-            ended: None,
             fallback: instead.clone(),
             session: session.clone(),
-            process: None,
-            problem: None,
-            next: None,
-            usage: Usage::default(),
-            cost: Cost::default(),
-            warnings: Vec::new(),
-            waits: Vec::new(),
+            ..Attempt::default()
         });
     }
 

@@ -123,7 +123,8 @@ fn strip_wrappers(words: &[String]) -> SimpleCommand {
         let is_wrapper = WRAPPERS.contains(&program);
         let is_argument = first.starts_with(|c: char| c == '-' || c.is_ascii_digit())
             || matches!(first.as_str(), "run" | "exec");
-        if !is_wrapper && !is_assignment(first) && !(has_wrapper && is_argument) {
+        let is_skipped = is_wrapper || is_assignment(first) || (has_wrapper && is_argument);
+        if !is_skipped {
             break;
         }
         has_wrapper |= is_wrapper;

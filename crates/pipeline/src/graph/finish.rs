@@ -172,18 +172,14 @@ impl Graph {
 
     /// Fails a step that may not even begin.
     pub(crate) fn give_up(&self, step: &Step, run: &Run, why: &str) -> Vec<Entry> {
-        let mut entries = self.end_failed(step, run, why);
-        for entry in &mut entries {
-            if let Entry::StepEnded {
-                step: of, visit, ..
-            } = entry
-                && *of == step.id
-            {
-                // Its last visit has already ended and keeps its outcome.
-                *visit = 0;
-            }
-        }
+        let entries = self.end_failed(step, run, why).into_iter();
+        // Its last visit has already ended and keeps its outcome.
         entries
+            .map(|entry| match entry.step() == Some(&step.id) {
+                true => entry.without_visit(),
+                false => entry,
+            })
+            .collect()
     }
 
     /// Returns the entry that cancels a step.
@@ -248,6 +244,14 @@ impl Graph {
 }
 
 impl Entry {
+    /// Makes the end of a step that of no visit.
+    pub(super) fn without_visit(mut self) -> Self {
+        if let Self::StepEnded { visit, .. } = &mut self {
+            *visit = 0;
+        }
+        self
+    }
+
     fn with_run_failure(mut self) -> Self {
         if let Self::StepEnded { fails_run, .. } = &mut self {
             *fails_run = true;
@@ -262,7 +266,7 @@ fn current_visit(step: &Step, run: &Run) -> u32 {
     run.visits(&step.id) + begins
 }
 
-fn step_ended(step: &Step, run: &Run, outcome: Outcome, reason: &str) -> Entry {
+pub(super) fn step_ended(step: &Step, run: &Run, outcome: Outcome, reason: &str) -> Entry {
     Entry::StepEnded {
         step: step.id.clone(),
         visit: current_visit(step, run),
