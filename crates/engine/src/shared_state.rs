@@ -11,38 +11,25 @@ mod poller;
 
 use crate::Clock;
 use crate::admission::Admission;
+use crate::permits::PermitQueues;
 use outlast_kernel::Timestamp;
 use outlast_kernel::account::{Block, Blocks};
 use outlast_kernel::gate::{Gate, Mode, SyncReply, gate_key_account};
 use outlast_kernel::verdict::Cause;
-use outlast_store::{Error, GateExchange, GateSnapshot, PermitReply, PermitRequest, Store};
+use outlast_store::{Error, GateExchange, GateSnapshot, Reconnecting, Store};
+pub use outlast_store::{Listener, StoreEvent};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 /// The timeout of one access to the store, after which the process continues without it.
 const STORE_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// An event of the store, for the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreEvent {
-    /// The process continues without it.
-    Disconnected {
-        /// The reason.
-        why: String,
-    },
-    /// It is there again.
-    Connected,
-    /// It was damaged; a new one was made.
-    Replaced {
-        /// The path of the damaged file.
-        backup_path: PathBuf,
-    },
-}
+/// The interval at which a lost store is opened again.
+const RECONNECT_INTERVAL: Duration = Duration::from_secs(4);
 
 /// A gate as it is shown.
 #[derive(Clone, Debug)]
@@ -61,41 +48,25 @@ pub struct GateStatus {
     pub summary: String,
 }
 
-/// The receiver of the events of the store.
-pub type Listener = Arc<dyn Fn(StoreEvent) + Send + Sync>;
-
 /// The state that processes share. Clones share it.
 #[derive(Clone)]
 pub struct SharedState(Arc<Inner>);
 
 struct Inner {
     clock: Arc<dyn Clock>,
-    path: Option<PathBuf>,
-    listener: Listener,
-    store: Mutex<StoreLink>,
+    store: Reconnecting<Store>,
     /// Names this process among those that share the store.
     process: String,
     admission: Admission,
     /// The gates as the store had them when it was last read.
     gates: Mutex<HashMap<String, GateSnapshot>>,
     blocks: Mutex<Blocks>,
-    /// Calls in flight, by holder, where there is no store to count them.
-    permits: Mutex<HashMap<String, String>>,
-    /// The requests of this process that wait for a permit, by account and limit.
-    permit_semaphores: Mutex<HashMap<(String, u32), Arc<Semaphore>>>,
+    permits: PermitQueues,
     changed: watch::Sender<u64>,
     /// The number of changes by this process: a snapshot that was read before the last one is outdated.
     local_changes: AtomicU64,
     /// A snapshot of the store was outdated, and has to be read again.
     needs_reload: AtomicBool,
-    /// Nobody has tried to open the store yet.
-    is_first_connection: AtomicBool,
-}
-
-/// The connection to the store.
-enum StoreLink {
-    Connected(Store),
-    Disconnected { damaged: bool },
 }
 
 impl SharedState {
@@ -116,18 +87,14 @@ impl SharedState {
         Self(Arc::new_cyclic(|weak| Inner {
             admission: Admission::new(Arc::clone(&clock), GateLink(Weak::clone(weak))),
             clock,
-            path,
-            listener,
-            store: Mutex::new(StoreLink::Disconnected { damaged: false }),
+            store: Reconnecting::new(path, RECONNECT_INTERVAL, listener),
             process: uuid::Uuid::now_v7().to_string(),
             gates: Mutex::default(),
             blocks: Mutex::default(),
-            permits: Mutex::default(),
-            permit_semaphores: Mutex::default(),
+            permits: PermitQueues::default(),
             changed: watch::Sender::new(0),
             local_changes: AtomicU64::new(0),
             needs_reload: AtomicBool::new(false),
-            is_first_connection: AtomicBool::new(true),
         }))
     }
 
@@ -137,6 +104,19 @@ impl SharedState {
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.0.clock
+    }
+
+    pub(crate) fn permits(&self) -> &PermitQueues {
+        &self.0.permits
+    }
+
+    /// Makes an access to the store; returns `None` without it.
+    pub(crate) async fn with_store<R, F>(&self, work: impl FnOnce(Store) -> F) -> Option<R>
+    where
+        F: Future<Output = Result<R, Error>>,
+    {
+        let store = self.0.store.file()?;
+        self.0.try_store(work(store)).await
     }
 
     /// Returns a receiver that is notified of every change.
@@ -190,7 +170,7 @@ impl GateLink {
     /// Returns whether other processes share the gates.
     pub(crate) fn is_connected(&self) -> bool {
         let inner = self.0.upgrade();
-        inner.is_some_and(|inner| inner.store().is_some())
+        inner.is_some_and(|inner| inner.store.file().is_some())
     }
 
     /// Returns the gate as the store had it when it was last read, and the cause of its last failure.
@@ -211,7 +191,7 @@ impl GateLink {
         own_gate: Option<Gate>,
     ) -> Option<(SyncReply, u32)> {
         let inner = self.0.upgrade()?;
-        let store = inner.store()?;
+        let store = inner.store.file()?;
         let exchange = GateExchange {
             key: key.to_owned(),
             process: inner.process.clone(),
@@ -266,113 +246,43 @@ impl SharedState {
         let mut keys = self.0.admission.forget(of_account);
         let known = self.0.gates.lock().keys().cloned().collect::<Vec<_>>();
         keys.extend(known.into_iter().filter(|key| of_account(key)));
-        if let Some(store) = self.0.store() {
-            self.0
-                .try_store(store.forget_gates(keys, self.0.clock.now()))
-                .await;
-        }
+        let now = self.0.clock.now();
+        self.with_store(async |store| store.forget_gates(keys, now).await)
+            .await;
         let account = account.to_owned();
         self.change_blocks(move |blocks| forget(&account, blocks))
             .await;
     }
 
     async fn change_blocks(&self, change: impl FnOnce(&mut Blocks) + Send + 'static) {
-        if let Some(store) = self.0.store() {
-            let changed = store.change_blocks(self.0.clock.now(), change);
-            if let Some(blocks) = self.0.try_store(changed).await {
-                let mut known = self.0.blocks.lock();
-                self.0.local_changes.fetch_add(1, Ordering::Relaxed);
-                *known = blocks;
-            }
+        let now = self.0.clock.now();
+        let changed = self.with_store(async move |store| store.change_blocks(now, change).await);
+        if let Some(blocks) = changed.await {
+            let mut known = self.0.blocks.lock();
+            self.0.local_changes.fetch_add(1, Ordering::Relaxed);
+            *known = blocks;
         }
         self.0.notify_changed();
-    }
-}
-
-// --- Permits ---
-
-/// The time after which a permit that is not renewed is free again: its holder has died.
-const PERMIT_LEASE: Duration = Duration::from_secs(60);
-
-impl SharedState {
-    /// Returns the queue of this process for the account's permits.
-    pub(crate) fn permit_semaphore(&self, account: &str, limit: u32) -> Arc<Semaphore> {
-        let mut semaphores = self.0.permit_semaphores.lock();
-        let slots = usize::try_from(limit).unwrap_or(Semaphore::MAX_PERMITS);
-        let new = || Arc::new(Semaphore::new(slots.min(Semaphore::MAX_PERMITS)));
-        Arc::clone(
-            semaphores
-                .entry((account.to_owned(), limit))
-                .or_insert_with(new),
-        )
-    }
-
-    /// Takes or renews a permit of the account; returns `false` when all are taken.
-    pub async fn acquire_permit(&self, account: &str, holder: &str, limit: u32) -> bool {
-        let now = self.0.clock.now();
-        if let Some(store) = self.0.store() {
-            let claim = PermitRequest {
-                account: account.to_owned(),
-                holder: holder.to_owned(),
-                limit,
-            };
-            let taken = store.acquire_permit(claim, now, now + PERMIT_LEASE);
-            if let Some(reply) = self.0.try_store(taken).await {
-                return reply == PermitReply::Granted;
-            }
-        }
-        let mut permits = self.0.permits.lock();
-        let others = permits
-            .iter()
-            .filter(|(other, of)| *other != holder && *of == account)
-            .count();
-        let free = u32::try_from(others).is_ok_and(|others| others < limit);
-        if free {
-            permits.insert(holder.to_owned(), account.to_owned());
-        }
-        free
-    }
-
-    /// Gives a permit back.
-    pub async fn release_permit(&self, holder: &str) {
-        self.0.permits.lock().remove(holder);
-        if let Some(store) = self.0.store() {
-            self.0.try_store(store.release_permit(holder)).await;
-        }
     }
 }
 
 // --- The store ---
 
 impl Inner {
-    fn store(&self) -> Option<Store> {
-        match &*self.store.lock() {
-            StoreLink::Connected(store) => Some(store.clone()),
-            StoreLink::Disconnected { .. } => None,
-        }
-    }
-
     /// Returns the reply of the store; `None` if it fails, and then the process continues without it.
     async fn try_store<R>(&self, work: impl Future<Output = Result<R, Error>>) -> Option<R> {
         match tokio::time::timeout(STORE_TIMEOUT, work).await {
             Ok(Ok(answer)) => Some(answer),
             Ok(Err(error)) => {
-                self.disconnect(&error.to_string(), error.is_corruption());
+                let (why, is_damaged) = (error.to_string(), error.is_corruption());
+                self.store.lose(&why, is_damaged, self.clock.now());
                 None
             }
             Err(_) => {
-                self.disconnect("it does not answer", false);
+                let now = self.clock.now();
+                self.store.lose("it does not answer", false, now);
                 None
             }
-        }
-    }
-
-    fn disconnect(&self, why: &str, damaged: bool) {
-        let before =
-            std::mem::replace(&mut *self.store.lock(), StoreLink::Disconnected { damaged });
-        if let StoreLink::Connected(_) = before {
-            let why = why.to_owned();
-            (self.listener)(StoreEvent::Disconnected { why });
         }
     }
 

@@ -12,13 +12,14 @@ mod registry;
 pub use identity::{Identity, IdentityBuilder, Parts};
 
 use crate::control::WaitingRequest;
-use connection::Link;
+use connection::RECONNECT_INTERVAL;
 use outlast_engine::Clock;
 use outlast_engine::shared_state::Listener;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Chain, Prompt};
 use outlast_kernel::gate::concerns_others;
 use outlast_kernel::verdict::Cause;
+use outlast_store::Reconnecting;
 use parking_lot::Mutex;
 use registry::{HeldRequest, HoldStatus, Key, Registry, row_key};
 use serde::{Deserialize, Serialize};
@@ -77,8 +78,7 @@ pub struct Holds(Arc<Inner>);
 
 struct Inner {
     clock: Arc<dyn Clock>,
-    listener: Listener,
-    path: Option<PathBuf>,
+    file: Arc<HoldsFile>,
     state: Mutex<State>,
     /// The number of abandoned holds that can be resumed.
     abandoned_count: AtomicUsize,
@@ -87,22 +87,23 @@ struct Inner {
 /// One lock for both: writes are handed to the file in the order in which they happen.
 struct State {
     registry: Registry,
-    link: Link,
+    file: Arc<HoldsFile>,
 }
+
+type HoldsFile = Reconnecting<Arc<outlast_store::holds::Holds>>;
 
 impl Holds {
     /// Opens the file, if one is configured. The holds that an earlier process left in it can be resumed.
     pub async fn open(file: Option<PathBuf>, clock: Arc<dyn Clock>, listener: Listener) -> Self {
-        let link = match file {
-            Some(_) => Link::Opening,
-            None => Link::None,
+        let file = Arc::new(Reconnecting::new(file, RECONNECT_INTERVAL, listener));
+        let state = State {
+            registry: Registry::default(),
+            file: Arc::clone(&file),
         };
-        let registry = Registry::default();
         let holds = Self(Arc::new(Inner {
             clock,
-            listener,
-            path: file,
-            state: Mutex::new(State { registry, link }),
+            file,
+            state: Mutex::new(state),
             abandoned_count: AtomicUsize::new(0),
         }));
         connection::connect(&holds.0).await;
@@ -219,8 +220,12 @@ impl Holds {
 
     /// Writes all pending holds, and closes the file.
     pub async fn close(&self) {
-        let link = std::mem::take(&mut self.0.state.lock().link);
-        if let Link::Connected(file) = link {
+        // Nobody uses the file while the state is locked.
+        let file = {
+            let _state = self.0.state.lock();
+            self.0.file.close().and_then(Arc::into_inner)
+        };
+        if let Some(file) = file {
             file.close().await;
         }
     }
@@ -368,7 +373,7 @@ impl Inner {
 impl State {
     /// Hands the current state of that hold to the file.
     fn persist(&self, key: Key, now: Timestamp) {
-        if let (Link::Connected(file), Some(held)) = (&self.link, self.registry.get(key))
+        if let (Some(file), Some(held)) = (self.file.file(), self.registry.get(key))
             && let Some(value) = held.encode()
         {
             file.put(&row_key(key), value, held.expires_at(now));
@@ -381,7 +386,7 @@ impl State {
     }
 
     fn remove_row(&self, key: &str) {
-        if let Link::Connected(file) = &self.link {
+        if let Some(file) = self.file.file() {
             file.remove(key);
         }
     }

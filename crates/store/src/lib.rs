@@ -18,6 +18,7 @@ mod group_commit;
 pub mod holds;
 pub mod journal;
 pub mod private;
+mod reconnect;
 mod worker;
 
 pub use accounts::{PermitReply, PermitRequest};
@@ -26,6 +27,7 @@ pub use database::OpenedStore;
 pub use error::Error;
 pub use gates::{GateExchange, GateSnapshot};
 pub use journal::Journal;
+pub use reconnect::{Listener, Reconnecting, StoreEvent};
 
 use database::{Place, SHARED_STATE};
 use rusqlite::Connection;

@@ -1,15 +1,15 @@
 //! The one task of this process that reads what others have learned, and reconnects to a lost store.
 
-use super::{Inner, StoreEvent, StoreLink};
+use super::Inner;
 use outlast_kernel::account::Blocks;
 use outlast_store::{GateSnapshot, OpenedStore, Store};
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-const RECONNECT_ROUNDS: u32 = 16;
 /// However fast the clock runs, other tasks run in between.
 const MIN_PAUSE: Duration = Duration::from_millis(5);
 
@@ -17,13 +17,10 @@ const MIN_PAUSE: Duration = Duration::from_millis(5);
 pub(super) fn start(inner: &Arc<Inner>) {
     let weak = Arc::downgrade(inner);
     tokio::spawn(async move {
-        for round in 1_u32.. {
-            let Some(pause) = next_poll(&weak) else {
-                return;
-            };
+        while let Some(pause) = next_poll(&weak) {
             pause.await;
             let Some(inner) = weak.upgrade() else { return };
-            poll(&inner, round).await;
+            poll(&inner).await;
         }
     });
 }
@@ -36,8 +33,8 @@ fn next_poll(inner: &Weak<Inner>) -> Option<impl Future<Output = ()> + use<>> {
     })
 }
 
-async fn poll(inner: &Arc<Inner>, round: u32) {
-    match inner.store() {
+async fn poll(inner: &Inner) {
+    match inner.store.file() {
         Some(store) => {
             let news = inner.try_store(store.has_external_changes()).await;
             let is_behind = inner.needs_reload.swap(false, Ordering::Relaxed);
@@ -45,7 +42,7 @@ async fn poll(inner: &Arc<Inner>, round: u32) {
                 reload(inner, &store).await;
             }
         }
-        None if round.is_multiple_of(RECONNECT_ROUNDS) => connect(inner).await,
+        None if inner.store.is_due(inner.clock.now()) => connect(inner).await,
         None => {}
     }
 }
@@ -92,43 +89,19 @@ fn apply_snapshot(inner: &Inner, news: StoreSnapshot) {
 }
 
 /// Opens the store, if possible, and adds to it what this process has learned without it.
-pub(super) async fn connect(inner: &Arc<Inner>) {
-    let Some(path) = inner.path.clone() else {
+pub(super) async fn connect(inner: &Inner) {
+    let open = |path: &Path, is_damaged| match is_damaged {
+        true => Store::replace(path),
+        false => Store::open(path),
+    };
+    let opened = inner.store.open(open, inner.clock.now()).await;
+    let Some(OpenedStore { store, replaced }) = opened else {
         return;
     };
-    let damaged = matches!(
-        *inner.store.lock(),
-        StoreLink::Disconnected { damaged: true }
-    );
-    let opening = tokio::task::spawn_blocking(move || match damaged {
-        true => Store::replace(&path),
-        false => Store::open(&path),
-    });
-    let opened = match opening.await {
-        Ok(Ok(opened)) => opened,
-        Ok(Err(error)) => return notify_first_failure(inner, &error.to_string()),
-        Err(_) => return,
-    };
-    let OpenedStore { store, replaced } = opened;
-    if let Some(backup_path) = replaced {
-        (inner.listener)(StoreEvent::Replaced { backup_path });
-    }
-    let was_lost = inner.is_first_connection.swap(false, Ordering::Relaxed);
-    *inner.store.lock() = StoreLink::Connected(store.clone());
-    if !was_lost {
-        (inner.listener)(StoreEvent::Connected);
-    }
+    inner.store.connect(store.clone(), replaced, || {});
     publish_blocks(inner, &store).await;
     reload(inner, &store).await;
     inner.admission.rejoin();
-}
-
-/// Reports that the store is unavailable; only the first time.
-fn notify_first_failure(inner: &Inner, why: &str) {
-    if inner.is_first_connection.swap(false, Ordering::Relaxed) {
-        let why = why.to_owned();
-        (inner.listener)(StoreEvent::Disconnected { why });
-    }
 }
 
 async fn publish_blocks(inner: &Inner, store: &Store) {
@@ -163,7 +136,7 @@ mod tests {
         );
         // There is no poller: the test decides when it reads.
         connect(&shared_state.0).await;
-        let store = shared_state.0.store().unwrap();
+        let store = shared_state.0.store.file().unwrap();
         let old = fetch_snapshot(&shared_state.0, &store).await.unwrap();
         let mut request = shared_state.request("p@/a/m", clock.now());
         assert!(request.enter());
@@ -183,7 +156,7 @@ mod tests {
         apply_snapshot(&shared_state.0, old);
         assert_eq!(request.stated_end(), Some(reset));
         // A later look finds it in the store.
-        poll(&shared_state.0, 1).await;
+        poll(&shared_state.0).await;
         assert_eq!(request.stated_end(), Some(reset));
         let known = shared_state.0.gates.lock();
         assert_eq!(known["p@/a/m"].gate.mode(), Mode::Down);

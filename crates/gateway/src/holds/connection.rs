@@ -5,48 +5,27 @@ use super::{Inner, State};
 use outlast_engine::shared_state::StoreEvent;
 use outlast_kernel::Timestamp;
 use outlast_store::holds::{Holds, HoldsEvent, Listener, OpenedHolds, Row};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The interval at which an unavailable file is tried again.
-const RECONNECT_INTERVAL: Duration = Duration::from_secs(30);
-
-/// The state of the connection to the file.
-#[derive(Debug, Default)]
-pub(super) enum Link {
-    /// No file is configured, or it was closed.
-    #[default]
-    None,
-    /// The file was not opened yet.
-    Opening,
-    /// The file is open.
-    Connected(Holds),
-    /// The file was not available, which was reported; it is tried again after that time.
-    Disconnected { retry_at: Timestamp },
-}
+pub(super) const RECONNECT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Opens the file, if one is configured.
 pub(super) async fn connect(inner: &Arc<Inner>) {
-    let Some(path) = inner.path.clone() else {
-        return;
-    };
     let listener = listener(Arc::downgrade(inner));
-    let opening = tokio::task::spawn_blocking(move || Holds::open(&path, listener));
-    match opening.await {
-        Ok(Ok(opened)) => inner.adopt(opened),
-        Ok(Err(error)) => inner.disconnect(&error.to_string()),
-        Err(error) => inner.disconnect(&error.to_string()),
+    let open = |path: &Path, _| Holds::open(path, listener);
+    if let Some(opened) = inner.file.open(open, inner.clock.now()).await {
+        inner.adopt(opened);
     }
 }
 
 /// Tries an unavailable file again in the background, if the last try is long enough ago.
 pub(super) fn reconnect_if_due(inner: &Arc<Inner>) {
-    let now = inner.clock.now();
-    match &mut inner.state.lock().link {
-        Link::Disconnected { retry_at } if *retry_at <= now => *retry_at = now + RECONNECT_INTERVAL,
-        _ => return,
-    }
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current()
+        && inner.file.is_due(inner.clock.now())
+    {
         let inner = Arc::clone(inner);
         runtime.spawn(async move { connect(&inner).await });
     }
@@ -60,13 +39,13 @@ fn listener(inner: Weak<Inner>) -> Listener {
         match news {
             HoldsEvent::WriteFailed(error) => {
                 let why = error.to_string();
-                (inner.listener)(StoreEvent::Disconnected { why });
+                inner.file.announce(StoreEvent::Disconnected { why });
             }
-            HoldsEvent::WriteRecovered => (inner.listener)(StoreEvent::Connected),
+            HoldsEvent::WriteRecovered => inner.file.announce(StoreEvent::Connected),
             HoldsEvent::Replaced(aside) => {
                 inner.write_all();
                 if let Some(backup_path) = aside {
-                    (inner.listener)(StoreEvent::Replaced { backup_path });
+                    inner.file.announce(StoreEvent::Replaced { backup_path });
                 }
             }
         }
@@ -77,35 +56,14 @@ impl Inner {
     /// Takes over the holds of an earlier process, and writes those that began before the file was open.
     fn adopt(&self, opened: OpenedHolds) {
         let now = self.clock.now();
-        let mut state = self.state.lock();
-        if let Link::None = state.link {
-            return;
-        }
-        let was_alone = matches!(state.link, Link::Disconnected { .. });
         opened.holds.prune(now);
-        state.link = Link::Connected(opened.holds);
-        state.write_all(now);
-        state.import_rows(&opened.rows, now);
-        state.expire(now);
-        self.update_abandoned_count(&state);
-        drop(state);
-        if let Some(backup_path) = opened.replaced {
-            (self.listener)(StoreEvent::Replaced { backup_path });
-        }
-        if was_alone {
-            (self.listener)(StoreEvent::Connected);
-        }
-    }
-
-    fn disconnect(&self, why: &str) {
-        let mut state = self.state.lock();
-        if let Link::Opening = state.link {
-            let retry_at = self.clock.now() + RECONNECT_INTERVAL;
-            state.link = Link::Disconnected { retry_at };
-            drop(state);
-            let why = why.to_owned();
-            (self.listener)(StoreEvent::Disconnected { why });
-        }
+        (self.file).connect(Arc::new(opened.holds), opened.replaced, || {
+            let mut state = self.state.lock();
+            state.write_all(now);
+            state.import_rows(&opened.rows, now);
+            state.expire(now);
+            self.update_abandoned_count(&state);
+        });
     }
 
     fn write_all(&self) {

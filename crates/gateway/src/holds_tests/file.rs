@@ -1,6 +1,5 @@
 //! Tests of holds that survive a gateway, and of holds without a file.
 
-use super::super::Link;
 use super::*;
 use outlast_store::holds as store;
 
@@ -49,11 +48,8 @@ fn rows(path: &Path) -> Vec<String> {
 impl TestGateway {
     /// Waits until all pending writes are on the disk; returns whether they are.
     async fn settle(&self) -> bool {
-        let settled = match &self.holds.0.state.lock().link {
-            Link::Connected(file) => file.flush(),
-            other => panic!("{other:?}"),
-        };
-        settled.await
+        let file = self.holds.0.file.file().unwrap();
+        file.flush().await
     }
 }
 
