@@ -12,7 +12,6 @@ mod control;
 mod fallback;
 mod input;
 mod invalid_completion;
-mod partial_completion;
 mod record;
 mod tools;
 
@@ -20,7 +19,7 @@ use crate::RetryStrategy;
 use crate::attempt::{self, Driver};
 use crate::journal::{Entry, TurnError};
 use crate::token_estimate::BilledTokens;
-use continuation::{Continuation, RetryBilling};
+use continuation::{Continuation, PartialCompletion, RetryBilling};
 use fallback::ModelSelection;
 use invalid_completion::InvalidCompletionState;
 use outlast_dialect::{Message, Role, StreamCursor};
@@ -30,7 +29,6 @@ use outlast_kernel::budget::{Cost, Prompt};
 use outlast_kernel::decision::{GiveUp, Remedy, RetryRules, Target};
 use outlast_kernel::event::{Body, CompactionReason, StopReason, TurnStatus, Usage};
 use outlast_kernel::failure::ClassifiedFailure;
-use partial_completion::PartialCompletion;
 use record::{Emitter, JournalWriter};
 use std::sync::Arc;
 

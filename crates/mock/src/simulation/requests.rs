@@ -1,13 +1,57 @@
-//! The requests: their calls, their failures, and the kernel's decision about each.
+//! The clients and their requests: calls, failures, and the kernel's decision about each.
 
 use super::provider::{Fault, FaultContext, FaultKind, Reply, in_millis};
 use super::strategy::{Kind, RESTART, Schedule, Strategy};
 use super::world::{CallResult, Event, LoggedCall, Success, World};
+use fastrand::Rng;
 use outlast_kernel::Timestamp;
 use outlast_kernel::attempt::{self, Effect, State, step};
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::decision::Remedies;
 use outlast_kernel::gate::{Call, Pass, RequestId, RequestRecord};
+
+/// The cost of a large request, in units.
+const LARGE: f64 = 8.0;
+
+/// Clients that make one request after another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Clients {
+    /// Their number.
+    pub count: usize,
+    /// The pause between two requests, in seconds: half to one and a half of it.
+    pub pause: f64,
+    /// The number of all requests; unlimited if there is none.
+    pub requests: Option<u64>,
+    /// Whether the next request follows the first byte, not the end.
+    pub continues_at_first_byte: bool,
+    /// The share of requests that cost eight units instead of one.
+    pub large_share: f64,
+}
+
+impl Clients {
+    /// Returns so many clients without a pause.
+    pub const fn busy(count: usize) -> Self {
+        Self {
+            count,
+            pause: 0.0,
+            requests: None,
+            continues_at_first_byte: false,
+            large_share: 0.0,
+        }
+    }
+
+    /// Returns the mean cost of a request, in units.
+    pub fn mean_size(&self) -> f64 {
+        1.0 + (LARGE - 1.0) * self.large_share
+    }
+
+    pub(super) fn size(&self, rng: &mut Rng) -> f64 {
+        match self.large_share > 0.0 && rng.f64() < self.large_share {
+            true => LARGE,
+            false => 1.0,
+        }
+    }
+}
 
 /// One request, over all of its calls.
 pub(super) struct Request {

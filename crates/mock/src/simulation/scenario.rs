@@ -1,8 +1,8 @@
 //! A scenario: the clients, the faults of the provider, and the store.
 
-use super::clients::Clients;
 use super::metrics::{self, Metrics};
 use super::provider::{Fault, FaultContext, Provider, Treatment, in_millis, seconds};
+use super::requests::Clients;
 use super::strategy::Strategy;
 use super::world::World;
 use fastrand::Rng;
@@ -345,49 +345,27 @@ impl Scenario {
     }
 
     fn check_numbers(&self) -> Result<(), Error> {
+        let check = |what, found: u64, least, most| match (least..=most).contains(&found) {
+            true => Ok(()),
+            false => Err(Error::OutOfRange {
+                what,
+                least,
+                most,
+                found,
+            }),
+        };
         let millis_of = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let recovered = self.recovered_capacity_percent.into();
+        let (call, latency) = (millis_of(self.call_time), millis_of(self.store_latency));
         let length = self.duration().as_secs();
-        let numbers = [
-            ("the number of agents", u64::from(self.agents), 1, 100_000),
-            (
-                "the number of processes",
-                u64::from(self.processes),
-                1,
-                1000,
-            ),
-            ("the capacity", u64::from(self.capacity), 1, 5000),
-            ("the load in percent", u64::from(self.load), 1, 10_000),
-            (
-                "the capacity afterwards in percent",
-                self.recovered_capacity_percent.into(),
-                1,
-                1000,
-            ),
-            (
-                "the duration of a call in ms",
-                millis_of(self.call_time),
-                1,
-                600_000,
-            ),
-            (
-                "the store's latency in ms",
-                millis_of(self.store_latency),
-                0,
-                10_000,
-            ),
-            ("the length in seconds", length, 1, MAX_LENGTH.as_secs()),
-        ];
-        for (what, found, least, most) in numbers {
-            if !(least..=most).contains(&found) {
-                return Err(Error::OutOfRange {
-                    what,
-                    least,
-                    most,
-                    found,
-                });
-            }
-        }
-        Ok(())
+        check("the number of agents", self.agents.into(), 1, 100_000)?;
+        check("the number of processes", self.processes.into(), 1, 1000)?;
+        check("the capacity", self.capacity.into(), 1, 5000)?;
+        check("the load in percent", self.load.into(), 1, 10_000)?;
+        check("the capacity afterwards in percent", recovered, 1, 1000)?;
+        check("the duration of a call in ms", call, 1, 600_000)?;
+        check("the store's latency in ms", latency, 0, 10_000)?;
+        check("the length in seconds", length, 1, MAX_LENGTH.as_secs())
     }
 }
 

@@ -1,8 +1,7 @@
 //! Virtual time: takes the next event and lets it happen.
 
-use super::clients::Clients;
 use super::provider::{Fault, Provider};
-use super::requests::Request;
+use super::requests::{Clients, Request};
 use super::store::{POLL_INTERVAL, Process, Store};
 use super::strategy::{Breaker, Kind, Strategy};
 use fastrand::Rng;
