@@ -11,8 +11,9 @@ pub(super) use body_writer::BodyWriter;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use outlast_engine::transport::Payload;
+use outlast_store::private;
 use parking_lot::Mutex;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,7 +68,7 @@ impl BodyStore {
     /// Creates a store in the given folder, which is made private to the user; without a folder, bodies stay in memory.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Self {
-            folder: folder.filter(|folder| create_private_dir(folder).is_ok()),
+            folder: folder.filter(|folder| private::create_folder(folder).is_ok()),
             write_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)),
             open: Arc::default(),
         }
@@ -174,10 +175,8 @@ impl Volume {
     /// Creates an empty file in the given folder, which nobody else can open.
     fn new(folder: &Path) -> io::Result<Self> {
         let path = folder.join(uuid::Uuid::now_v7().to_string());
-        let mut options = OpenOptions::new();
+        let mut options = private::options();
         options.read(true).write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path)?;
         // On systems that keep the names of open files this fails, and the folder is emptied at the next start.
         std::fs::remove_file(&path).ok();
@@ -208,14 +207,6 @@ impl Volume {
         file.read_exact(&mut bytes)?;
         Ok(bytes.into())
     }
-}
-
-fn create_private_dir(folder: &Path) -> io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ impl From<outlast_store::Error> for Error {
     fn from(error: outlast_store::Error) -> Self {
         use outlast_store::Error as Store;
         match error {
-            Store::NoSuchSession { session: run } => Self::NotFound {
+            Store::NoSuchSession(run) => Self::NotFound {
                 run: printable(&run, MAX_NAME_BYTES),
             },
             Store::Ambiguous { prefix, count } => Self::Ambiguous {

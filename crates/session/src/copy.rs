@@ -33,7 +33,7 @@ impl Session {
         }
         if standing.unfinished.is_some() {
             let session = self.id.clone();
-            return Err(outlast_store::Error::OpenTurn { session }.into());
+            return Err(outlast_store::Error::OpenTurn(session).into());
         }
         let about = self.metadata();
         let new = NewSession {

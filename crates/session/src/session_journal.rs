@@ -165,7 +165,7 @@ impl SessionJournal {
             let mut state = self.inner.lock();
             let line = self.line(state.state.turns, &entry);
             let what = "message";
-            let line = line.map_err(|_| outlast_store::Error::NotSerializable { what })?;
+            let line = line.map_err(|_| outlast_store::Error::NotSerializable(what))?;
             state.state.apply(entry);
             self.append_lines(vec![line])
         };

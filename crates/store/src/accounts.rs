@@ -48,8 +48,7 @@ fn all(connection: &Connection, now: Timestamp) -> Result<Blocks, Error> {
 }
 
 fn save(connection: &Connection, block: &Block) -> Result<(), Error> {
-    let text =
-        serde_json::to_string(block).map_err(|_| Error::NotSerializable { what: "block" })?;
+    let text = serde_json::to_string(block).map_err(|_| Error::NotSerializable("block"))?;
     let model = block.model.as_deref().unwrap_or_default();
     connection
         .prepare_cached(

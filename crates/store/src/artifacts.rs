@@ -73,8 +73,8 @@ impl Artifacts {
     /// Returns the path of the content with that hash, whether it exists or not.
     pub fn path(&self, hash: &str) -> Result<PathBuf, Error> {
         if !is_hash(hash) {
-            let text = outlast_kernel::text::bounded(hash, 2 * HASH_LENGTH).into_owned();
-            return Err(Error::InvalidHash { text });
+            let text = outlast_kernel::text::bounded(hash, 2 * HASH_LENGTH);
+            return Err(Error::InvalidHash(text.into_owned()));
         }
         let (first, rest) = hash.split_at(2);
         Ok(self.folder.join(first).join(rest))
@@ -204,21 +204,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
     digits.map(digit).collect()
 }
 
-/// Creates the folder, or makes an existing one private to the user.
 fn make_private_folder(path: &Path) -> Result<(), Error> {
-    let made = private::create_folder(path);
-    #[cfg(unix)]
-    let made = made.and_then(|()| make_private(path));
-    made.map_err(|error| Error::file(path, error))
-}
-
-#[cfg(unix)]
-fn make_private(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    if fs::metadata(folder)?.permissions().mode() & 0o777 == 0o700 {
-        return Ok(());
-    }
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
+    private::make_folder(path).map_err(|error| Error::file(path, error))
 }
 
 /// Syncs a folder, where the system can.

@@ -123,10 +123,7 @@ pub(crate) fn lock_exclusively(path: &Path) -> Result<fs::File, Error> {
     let file = open_private(&beside)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            let path = path.to_owned();
-            Err(Error::FileInUse { path })
-        }
+        Err(TryLockError::WouldBlock) => Err(Error::FileInUse(path.to_owned())),
         Err(TryLockError::Error(source)) => Err(Error::file(&beside, source)),
     }
 }
@@ -156,8 +153,7 @@ impl Place {
         if file_identity(&self.path) == self.identity {
             return Ok(());
         }
-        let path = self.path.clone();
-        Err(Error::FileReplaced { path })
+        Err(Error::FileReplaced(self.path.clone()))
     }
 }
 

@@ -28,11 +28,8 @@ pub enum Error {
         what: String,
     },
     /// There is no space for the change, and nothing of it was written.
-    #[error("the disk is full: nothing was written to {path}; make room and try again")]
-    Full {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("the disk is full: nothing was written to {0}; make room and try again")]
+    Full(PathBuf),
     /// The content is too large to be stored.
     #[error("{what} has more than the {limit} bytes that are kept")]
     TooLarge {
@@ -42,11 +39,8 @@ pub enum Error {
         limit: u64,
     },
     /// The text is no hash of an artifact.
-    #[error("`{text}` is not a SHA-256 in hexadecimal, by which an artifact is known")]
-    InvalidHash {
-        /// The given text.
-        text: String,
-    },
+    #[error("`{0}` is not a SHA-256 in hexadecimal, by which an artifact is known")]
+    InvalidHash(String),
     /// The file was made by a newer version.
     #[error("{path} was made by a newer version (format {found}, known is {known})")]
     NewerFormat {
@@ -58,55 +52,34 @@ pub enum Error {
         known: i64,
     },
     /// The value cannot be converted to its stored form.
-    #[error("a {what} cannot be written")]
-    NotSerializable {
-        /// The kind of the value.
-        what: &'static str,
-    },
+    #[error("a {0} cannot be written")]
+    NotSerializable(&'static str),
     /// The store's thread could not be started.
     #[error("the store's thread could not be started: {0}")]
     Thread(io::Error),
     /// Another file has taken its place.
-    #[error("another file has taken the place of {path}")]
-    FileReplaced {
-        /// The path of the file.
-        path: PathBuf,
-    },
+    #[error("another file has taken the place of {0}")]
+    FileReplaced(PathBuf),
     /// A living process owns the file, and shares it with no other.
-    #[error("{path} is in use by another process")]
-    FileInUse {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{0} is in use by another process")]
+    FileInUse(PathBuf),
     /// The store's thread has ended.
     #[error("the store is closed")]
     Closed,
     /// A living process owns the session.
-    #[error("session {session} is in use by another process or by this one; end that first")]
-    InUse {
-        /// The session.
-        session: String,
-    },
+    #[error("session {0} is in use by another process or by this one; end that first")]
+    InUse(String),
     /// The session was taken over, so its previous owner writes nothing more.
     #[error(
-        "session {session} was taken over by another process; nothing was written, claim it again to go on"
+        "session {0} was taken over by another process; nothing was written, claim it again to go on"
     )]
-    Fenced {
-        /// The session.
-        session: String,
-    },
+    Fenced(String),
     /// There is no session of that name.
-    #[error("there is no session {session}; list the sessions to see what there is")]
-    NoSuchSession {
-        /// The name.
-        session: String,
-    },
+    #[error("there is no session {0}; list the sessions to see what there is")]
+    NoSuchSession(String),
     /// A session of that name exists.
-    #[error("there is a session {session} already; claim it, or begin one of another name")]
-    SessionExists {
-        /// The name.
-        session: String,
-    },
+    #[error("there is a session {0} already; claim it, or begin one of another name")]
+    SessionExists(String),
     /// Several sessions have names that begin like this.
     #[error("{count} sessions begin with `{prefix}`; give more of the name")]
     Ambiguous {
@@ -117,12 +90,9 @@ pub enum Error {
     },
     /// The part to be copied ends in the middle of a turn.
     #[error(
-        "session {session} cannot be copied up to there: its turn is not finished there; choose the beginning of a turn"
+        "session {0} cannot be copied up to there: its turn is not finished there; choose the beginning of a turn"
     )]
-    OpenTurn {
-        /// The session.
-        session: String,
-    },
+    OpenTurn(String),
     /// A turn already has an entry of a kind that is allowed once.
     #[error("turn {turn} of session {session} has its `{kind}` entry already; nothing was written")]
     DuplicateEntry {
@@ -152,7 +122,7 @@ impl Error {
     pub(crate) fn file(path: &Path, error: io::Error) -> Self {
         let path = path.to_owned();
         match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full(path),
             _ => Self::File { path, error },
         }
     }
@@ -166,7 +136,7 @@ impl Error {
                 Self::Damaged { path, what }
             }
             Self::Database(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
-                Self::Full { path }
+                Self::Full(path)
             }
             other => other,
         }

@@ -215,7 +215,7 @@ fn parse(state: &str) -> Option<Gate> {
 }
 
 fn save(connection: &Connection, key: &str, gate: &Gate, now: Timestamp) -> Result<(), Error> {
-    let state = serde_json::to_string(gate).map_err(|_| Error::NotSerializable { what: "gate" })?;
+    let state = serde_json::to_string(gate).map_err(|_| Error::NotSerializable("gate"))?;
     connection
         .prepare_cached(
             "INSERT INTO gates (key, state, changed) VALUES (?1, ?2, ?3)

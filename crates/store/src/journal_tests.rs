@@ -57,7 +57,7 @@ async fn append_on_full_disk_is_all_or_nothing() {
     let many = (0..20).map(|_| entry(1, "message", 3000));
     let refused = journal.append(&hold, many.clone().collect()).await;
     let refused = refused.unwrap_err();
-    assert!(matches!(&refused, Error::Full { path } if path.ends_with("journal.db")));
+    assert!(matches!(&refused, Error::Full(path) if path.ends_with("journal.db")));
     assert!(refused.to_string().contains("make room"), "{refused}");
     assert_eq!(journal.read("s", ALL).await.unwrap().len(), 1);
     assert_eq!(journal.summary("s").await.unwrap().entries, 1);

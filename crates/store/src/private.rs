@@ -12,6 +12,19 @@ pub fn options() -> OpenOptions {
     options
 }
 
+/// Creates a folder, with those above it, or makes an existing one private.
+pub fn make_folder(path: &Path) -> io::Result<()> {
+    create_folder(path)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        if std::fs::metadata(path)?.permissions().mode() & 0o777 != 0o700 {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+        }
+    }
+    Ok(())
+}
+
 /// Creates a folder, with those above it. An existing one stays as it is.
 pub fn create_folder(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();

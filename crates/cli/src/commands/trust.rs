@@ -11,6 +11,7 @@ use crate::platform::exit::{Exit, UsageError};
 use crate::platform::home;
 use anyhow::{Context, bail};
 use outlast_kernel::text;
+use outlast_store::private;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
@@ -122,7 +123,9 @@ fn remove(folder: &Path) -> anyhow::Result<String> {
 fn change(edit: impl FnOnce(&mut BTreeSet<PathBuf>) -> bool) -> anyhow::Result<bool> {
     let home = home::prepare()?;
     let lock_path = home.join(LOCK);
-    let lock = user_only(fs::OpenOptions::new().write(true).create(true))
+    let lock = private::options()
+        .write(true)
+        .create(true)
         .open(&lock_path)
         .with_context(|| format!("cannot open {}", lock_path.display()))?;
     lock.lock()
@@ -176,16 +179,12 @@ fn write(home: &Path, trusted: &Trusted) -> std::io::Result<()> {
         std::io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
     })?;
-    let mut file = user_only(fs::OpenOptions::new().write(true).create_new(true)).open(&draft)?;
+    let mut file = private::options()
+        .write(true)
+        .create_new(true)
+        .open(&draft)?;
     file.write_all(&serde_json::to_vec_pretty(trusted)?)?;
     file.write_all(b"\n")?;
     file.sync_all()?;
     fs::rename(&draft, home.join(FILE))
-}
-
-/// Restricts a file that is created to this user.
-fn user_only(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
-    options
 }

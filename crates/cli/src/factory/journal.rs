@@ -73,7 +73,7 @@ pub(crate) async fn find(journal: &Journal, name: &str) -> anyhow::Result<Summar
         .into());
     }
     journal.summary(name).await.map_err(|error| match error {
-        Error::NoSuchSession { session } => UsageError(format!(
+        Error::NoSuchSession(session) => UsageError(format!(
             "there is no session {session}; `outlast sessions list` shows all"
         ))
         .into(),

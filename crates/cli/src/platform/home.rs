@@ -5,6 +5,7 @@
 
 use crate::platform::exit::UsageError;
 use anyhow::{Context, bail};
+use outlast_store::private;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ const MARKER_CONTENT: &str = "1\n";
 pub(crate) fn prepare() -> anyhow::Result<PathBuf> {
     let home = path()?;
     let remedy = "set OUTLAST_HOME to a folder that is yours";
-    create_private(&home)
+    private::create_folder(&home)
         .with_context(|| format!("cannot make the folder {}; {remedy}", home.display()))?;
     let mark = home.join(MARKER_FILE);
     let empty = is_empty(&home).with_context(|| format!("cannot read {}", home.display()))?;
@@ -26,7 +27,7 @@ pub(crate) fn prepare() -> anyhow::Result<PathBuf> {
     if !empty && !mark.exists() {
         bail!("the folder {} holds other things; {remedy}", home.display());
     }
-    make_private(&home)
+    private::make_folder(&home)
         .with_context(|| format!("cannot make {} private; {remedy}", home.display()))?;
     if empty {
         write_marker(&mark)
@@ -38,10 +39,8 @@ pub(crate) fn prepare() -> anyhow::Result<PathBuf> {
 /// Writes the marker atomically, so that no process reads half of one.
 fn write_marker(mark: &Path) -> std::io::Result<()> {
     let draft = mark.with_extension(std::process::id().to_string());
-    let mut options = fs::OpenOptions::new();
+    let mut options = private::options();
     options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(&draft)?.write_all(MARKER_CONTENT.as_bytes())?;
     fs::rename(&draft, mark)
 }
@@ -95,33 +94,4 @@ fn is_marker_draft(name: &str) -> bool {
         .strip_prefix(MARKER_FILE)
         .and_then(|rest| rest.strip_prefix('.'));
     number.is_some_and(|number| number.parse::<u32>().is_ok())
-}
-
-#[cfg(unix)]
-fn create_private(folder: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-}
-
-#[cfg(not(unix))]
-fn create_private(folder: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(folder)
-}
-
-#[cfg(unix)]
-fn make_private(folder: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    if fs::metadata(folder)?.permissions().mode() & 0o777 == 0o700 {
-        return Ok(());
-    }
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
-}
-
-/// Does nothing: on Windows the user's data folder is private already.
-#[cfg(not(unix))]
-fn make_private(_: &Path) -> std::io::Result<()> {
-    Ok(())
 }

@@ -5,6 +5,7 @@
 
 use super::AccessDenied;
 use http::HeaderMap;
+use outlast_store::private;
 use secrecy::{ExposeSecret, SecretString};
 use std::fs;
 use std::io::{self, Write};
@@ -177,11 +178,8 @@ fn is_private(_: &fs::Metadata) -> bool {
 /// Writes the token atomically. A valid token that another process wrote meanwhile stays; an invalid one is replaced.
 fn save_token(path: &Path, token: &str) -> io::Result<()> {
     let draft = path.with_extension(format!("token.{}", uuid::Uuid::now_v7()));
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&draft)?;
+    let mut options = private::options();
+    let mut file = options.write(true).create_new(true).open(&draft)?;
     let placed = writeln!(file, "{token}")
         .and_then(|()| file.sync_all())
         .and_then(|()| publish_file(&draft, path));

@@ -5,9 +5,9 @@
 //! might approve a later question). An unreadable request is reported and removed, so that it blocks no other. Blocks
 //! on disk I/O.
 
-use crate::step::input_files::create_private_dir;
+use outlast_store::private;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
@@ -109,9 +109,9 @@ impl Mailbox {
         if text.len() > MAX_REQUEST_BYTES {
             return Err(Error::TooLong { length: text.len() });
         }
-        create_private_dir(&self.folder).map_err(|error| file_error(&self.folder, error))?;
+        private::make_folder(&self.folder).map_err(|error| file_error(&self.folder, error))?;
         let _lock = self.lock()?;
-        create_private_dir(&folder).map_err(failed)?;
+        private::make_folder(&folder).map_err(failed)?;
         let waiting = queued_numbers(&folder)?;
         if waiting.len() >= MAX_QUEUED_REQUESTS {
             let run = run.to_owned();
@@ -169,10 +169,8 @@ impl Mailbox {
     /// Locks the mailbox until the file is dropped or the process dies.
     fn lock(&self) -> Result<File, Error> {
         let path = self.folder.join(LOCK);
-        let mut options = OpenOptions::new();
+        let mut options = private::options();
         options.read(true).append(true).create(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let locked = options.open(&path).and_then(|file| {
             file.lock()?;
             Ok(file)
@@ -231,10 +229,8 @@ fn read(path: &Path) -> io::Result<Result<RunRequest, String>> {
 }
 
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
+    let mut options = private::options();
     options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(path)?;
     file.write_all(text)?;
     file.sync_all()

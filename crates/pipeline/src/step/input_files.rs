@@ -3,8 +3,9 @@
 //! Invariants: an input never becomes part of a command's text; only a program that reads the variable or the file sees
 //! it. Files and their folder are private to the user. Not here: the origin of inputs.
 
+use outlast_store::private;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
@@ -22,7 +23,7 @@ pub(crate) fn write_inputs(
     folder: &Path,
     extra: &[(&str, String)],
 ) -> io::Result<Vec<(String, String)>> {
-    create_private_dir(folder)?;
+    private::make_folder(folder)?;
     let extra = extra.iter();
     let mut variables: Vec<_> = extra
         .map(|(name, value)| ((*name).to_owned(), value.clone()))
@@ -73,32 +74,15 @@ fn invalid_input(problem: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, problem)
 }
 
-/// Creates a folder that only the user can access; an existing folder becomes private, too.
-pub(crate) fn create_private_dir(folder: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
-    }
-    Ok(())
-}
-
 /// Creates a new file in place of an earlier attempt's, which may have been changed or linked.
 pub(crate) fn write_private_file(path: &Path, content: &[u8]) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(content)
+    let mut options = private::options();
+    let mut file = options.write(true).create_new(true).open(path)?;
+    file.write_all(content)
 }
 
 #[cfg(test)]

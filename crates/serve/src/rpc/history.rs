@@ -10,7 +10,6 @@ use outlast_session::transcript::{Format, Header, Writer};
 use outlast_store::journal::StoredEntry;
 use serde_json::json;
 use serde_json::value::RawValue;
-use std::fs::OpenOptions;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -127,10 +126,8 @@ fn export(path: &Path, head: &Header, entries: &[StoredEntry]) -> io::Result<()>
         let why = "it is there, and no file";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
-    let mut options = OpenOptions::new();
+    let mut options = outlast_store::private::options();
     options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = BufWriter::new(options.open(path)?);
     let mut writer = Writer::new(Format::Html, head, file)?;
     entries.iter().try_for_each(|entry| writer.entry(entry))?;

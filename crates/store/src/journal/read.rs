@@ -81,7 +81,7 @@ impl Journal {
         self.query(move |connection| {
             owner_of(connection, &session)?;
             let kinds = page.kinds.map(serde_json::to_string).transpose();
-            let kinds = kinds.map_err(|_| Error::NotSerializable { what: "kind" })?;
+            let kinds = kinds.map_err(|_| Error::NotSerializable("kind"))?;
             let values = params![session, to_i64(page.after), kinds, page.limit];
             entries(connection, PAGE, values)
         })
@@ -142,7 +142,7 @@ impl Journal {
             // The exact name sorts before all names that begin with it.
             let is_name = found.first().is_some_and(|first| first.id == prefix);
             match found.len() {
-                0 => Err(Error::NoSuchSession { session: prefix }),
+                0 => Err(Error::NoSuchSession(prefix)),
                 count if count > 1 && !is_name => {
                     let count = count as u64;
                     Err(Error::Ambiguous { prefix, count })

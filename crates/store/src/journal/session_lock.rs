@@ -77,8 +77,7 @@ impl FencingToken {
         if is_ours {
             return Ok(());
         }
-        let session = self.session.clone();
-        Err(Error::Fenced { session })
+        Err(Error::Fenced(self.session.clone()))
     }
 }
 
@@ -208,8 +207,7 @@ pub(super) fn insert(
             session.title
         ])?;
     if inserted == 0 {
-        let session = session.id.clone();
-        return Err(Error::SessionExists { session });
+        return Err(Error::SessionExists(session.id.clone()));
     }
     Ok((FIRST_FENCE, owner.to_owned()))
 }
@@ -223,8 +221,7 @@ fn take_over(
     if let Some(before) = &before
         && owner.remove_if_dead(owner_name(before))? == Liveness::Alive
     {
-        let session = session.to_owned();
-        return Err(Error::InUse { session });
+        return Err(Error::InUse(session.to_owned()));
     }
     let own = owner.name()?;
     let mark = match before.as_deref().is_none_or(is_clean_owner) {
@@ -258,7 +255,5 @@ pub(super) fn owner_of(connection: &Connection, session: &str) -> Result<Option<
         .prepare_cached("SELECT owner FROM sessions WHERE id = ?1")?
         .query_row([session], |row| row.get(0))
         .optional()?;
-    owner.ok_or_else(|| Error::NoSuchSession {
-        session: session.to_owned(),
-    })
+    owner.ok_or_else(|| Error::NoSuchSession(session.to_owned()))
 }

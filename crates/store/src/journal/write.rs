@@ -37,7 +37,7 @@ impl Journal {
             if let Some(by) = owner_of(connection, &session)?
                 && owner.liveness(session_lock::owner_name(&by))? == Liveness::Alive
             {
-                return Err(Error::InUse { session });
+                return Err(Error::InUse(session));
             }
             connection.execute("DELETE FROM entries WHERE session = ?1", [&session])?;
             connection.execute("DELETE FROM sessions WHERE id = ?1", [&session])?;
@@ -140,9 +140,7 @@ fn refuse_open_turn(connection: &Connection, from: &str, before: i64) -> Result<
         )?
         .exists(params![from, before])?;
     match is_open {
-        true => Err(Error::OpenTurn {
-            session: from.to_owned(),
-        }),
+        true => Err(Error::OpenTurn(from.to_owned())),
         false => Ok(()),
     }
 }

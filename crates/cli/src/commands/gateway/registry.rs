@@ -65,10 +65,8 @@ impl Drop for Registration {
 
 /// Writes a file that only this user can read.
 pub(in crate::commands::gateway) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut options = fs::OpenOptions::new();
+    let mut options = outlast_store::private::options();
     options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)?.write_all(bytes)
 }
 

@@ -68,7 +68,7 @@ async fn remove(home: &RunStore, run: &Summary) -> anyhow::Result<()> {
         }
     }
     match runs.delete(&run.id).await {
-        Err(Error::InUse { session }) => return Err(in_use_error(&session).into()),
+        Err(Error::InUse(session)) => return Err(in_use_error(&session).into()),
         deleted => deleted.map_err(|error| explain_error(error.into()))?,
     }
     // Nobody reads its remaining run requests and the scratch files of its attempts.

@@ -143,7 +143,7 @@ async fn session_is_found_by_id_prefix() {
     assert!(matches!(&many, Error::Ambiguous { prefix, count: 3 } if prefix == "a"));
     for unknown in ["abe", "b", "%"] {
         let none = journal.summary(unknown).await.unwrap_err();
-        assert!(matches!(&none, Error::NoSuchSession { session } if session == unknown));
+        assert!(matches!(&none, Error::NoSuchSession(session) if session == unknown));
     }
 }
 

@@ -80,7 +80,7 @@ async fn fork_in_open_turn_is_refused() {
                 assert_eq!(journal.summary(&id).await.unwrap().turns, turns);
             }
             None => {
-                assert!(matches!(copy, Err(Error::OpenTurn { session }) if session == "s"));
+                assert!(matches!(copy, Err(Error::OpenTurn(session)) if session == "s"));
                 let nothing = journal.summary(&id).await;
                 assert!(matches!(nothing, Err(Error::NoSuchSession { .. })));
             }

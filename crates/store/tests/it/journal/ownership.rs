@@ -31,7 +31,7 @@ async fn a_session_has_one_owner_until_it_is_released() {
     assert_eq!(hold.session(), "s");
     for journal in [&one, &other] {
         let refused = journal.claim("s").await.unwrap_err();
-        assert!(matches!(&refused, Error::InUse { session } if session == "s"));
+        assert!(matches!(&refused, Error::InUse(session) if session == "s"));
         let refused = journal.delete("s").await.unwrap_err();
         assert!(matches!(refused, Error::InUse { .. }), "{refused}");
         assert_eq!(
@@ -98,7 +98,7 @@ async fn fenced_owner_cannot_write() {
     ];
     for refused in refusals {
         let refused = refused.unwrap_err();
-        assert!(matches!(&refused, Error::Fenced { session } if session == "s"));
+        assert!(matches!(&refused, Error::Fenced(session) if session == "s"));
     }
     append(&other, &hold, &[(1, "settled")]).await;
     let summary = other.summary("s").await.unwrap();
