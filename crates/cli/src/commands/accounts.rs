@@ -4,10 +4,11 @@ use crate::args::AccountsArguments;
 use crate::config::{self, AccountSettings, KeyLocation, Provider, Settings};
 use crate::factory::provider;
 use crate::factory::shared_state;
-use crate::output::print;
+use crate::output::{print, print_json};
 use crate::platform::clock;
 use crate::platform::exit::{Exit, UsageError};
 use crate::platform::home;
+use crate::platform::runtime;
 use outlast_engine::Clock;
 use outlast_gateway::control::Account;
 use outlast_kernel::account::{Block, Blocks};
@@ -28,10 +29,7 @@ struct Row {
 pub(crate) fn run(arguments: &AccountsArguments) -> anyhow::Result<Exit> {
     let settings = config::load(&arguments.flags.overrides())?;
     let clock: Arc<dyn Clock> = Arc::new(clock::clock()?);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let (rows, now) = runtime.block_on(async {
+    let (rows, now) = runtime::run_on_this_thread(async {
         let home = home::prepare()?;
         let knowledge = shared_state::open(Some(home), &clock).await;
         if let Some(name) = &arguments.unblock {
@@ -44,7 +42,7 @@ pub(crate) fn run(arguments: &AccountsArguments) -> anyhow::Result<Exit> {
     })?;
     if arguments.json {
         let rows: Value = rows.iter().map(|row| row.json(now)).collect();
-        return print(&(serde_json::to_string_pretty(&rows)? + "\n"));
+        return print_json(&rows);
     }
     print(&lines(&rows, now))
 }

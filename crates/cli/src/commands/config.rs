@@ -4,10 +4,11 @@ use crate::args::{ConfigCommand, SettingFlags};
 use crate::config::{
     self, ConfigFile, Key, Layers, LoadedLayers, Origin, Problems, SourcedValue, Value, settings,
 };
-use crate::output::print;
+use crate::output::{print, print_json};
 use crate::platform::exit::Exit;
 use outlast_kernel::text;
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 pub(crate) fn run(command: ConfigCommand) -> anyhow::Result<Exit> {
@@ -17,10 +18,6 @@ pub(crate) fn run(command: ConfigCommand) -> anyhow::Result<Exit> {
         ConfigCommand::Show { flags, json } => show(&flags, json),
         ConfigCommand::Schema => print_json(&config::schema::schema()),
     }
-}
-
-fn print_json(value: &Json) -> anyhow::Result<Exit> {
-    print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
 // --- check ---
@@ -122,39 +119,38 @@ fn show(flags: &SettingFlags, as_json: bool) -> anyhow::Result<Exit> {
     let layers = gathered.without_problems()?;
     let rows = rows(&layers);
     if as_json {
-        return print_json(&rows.iter().map(Row::json).collect());
+        return print_json(&rows.iter().map(Row::json).collect::<Json>());
     }
     print(&text::plain(&table(&rows)))
 }
 
-/// Returns the rows in the order of the table: settings in effect, ignored ones, and the pattern of each unset one.
+/// Returns the rows in the order of the table: for each setting its values in effect, or else its pattern; then ignored ones.
 fn rows(layers: &Layers) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
     for setting in settings() {
-        let before = rows.len();
-        let is_its = |key: &Key| key.setting().is_some_and(|its| its.path == setting.path);
-        for (ignored, layer) in [(false, &layers.effective), (true, &layers.ignored)] {
-            let own = layer.iter().filter(|(key, _)| is_its(key));
-            rows.extend(own.map(|(key, found)| Row {
-                setting: key.to_string(),
-                found: Some(found),
-                ignored,
-            }));
+        let effective = rows_of(setting.path, &layers.effective, false);
+        if effective.is_empty() {
+            rows.push(Row {
+                setting: setting.path.to_owned(),
+                found: None,
+                ignored: false,
+            });
         }
-        if rows[before..].iter().all(|row| row.ignored) {
-            let setting = setting.path.to_owned();
-            let (found, ignored) = (None, false);
-            rows.insert(
-                before,
-                Row {
-                    setting,
-                    found,
-                    ignored,
-                },
-            );
-        }
+        rows.extend(effective);
+        rows.extend(rows_of(setting.path, &layers.ignored, true));
     }
     rows
+}
+
+fn rows_of<'a>(path: &str, values: &'a BTreeMap<Key, SourcedValue>, ignored: bool) -> Vec<Row<'a>> {
+    let is_its = |key: &Key| key.setting().is_some_and(|its| its.path == path);
+    let own = values.iter().filter(|(key, _)| is_its(key));
+    own.map(|(key, found)| Row {
+        setting: key.to_string(),
+        found: Some(found),
+        ignored,
+    })
+    .collect()
 }
 
 impl Row<'_> {

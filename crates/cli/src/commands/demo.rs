@@ -11,6 +11,7 @@ mod scenes;
 mod view;
 
 use crate::args::DemoArguments;
+use crate::output::is_broken_pipe;
 use crate::platform::exit::Exit;
 use crate::platform::runtime;
 use crate::platform::signals;
@@ -37,7 +38,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Exit> {
         };
         processes.shut_down().await?;
         match played {
-            Err(error) if is_stdout_closed(&error) => Ok(Exit::Success),
+            Err(error) if is_broken_pipe(&error) => Ok(Exit::Success),
             Ok(Exit::Signalled(signal)) => {
                 crate::print_diagnostic("\nStopped; nothing is left of it.");
                 Ok(Exit::Signalled(signal))
@@ -45,11 +46,6 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Exit> {
             played => played,
         }
     })
-}
-
-fn is_stdout_closed(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref::<std::io::Error>();
-    error.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 async fn play(processes: &mut Processes, pace: Pace) -> anyhow::Result<Exit> {

@@ -5,8 +5,8 @@
 mod checks;
 
 use crate::args::DoctorArguments;
-use crate::output::print;
 use crate::output::spinner::Spinner;
+use crate::output::{print, print_json};
 use crate::platform::exit::Exit;
 use outlast_kernel::text;
 use serde_json::{Value, json};
@@ -89,21 +89,15 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<Exit> {
     let working = Spinner::start("looking at the files, the settings and the provider");
     let checks = checks::run_all(arguments)?;
     drop(working);
-    let shown = if arguments.json {
-        let checks: Value = checks.iter().map(Check::json).collect();
-        serde_json::to_string_pretty(&checks)? + "\n"
+    if arguments.json {
+        print_json(&checks.iter().map(Check::json).collect::<Value>())?;
     } else {
-        checks.iter().map(Check::lines).collect()
-    };
-    print(&text::plain(&shown))?;
-    Ok(
-        if checks
-            .iter()
-            .any(|check| check.status == CheckStatus::Failed)
-        {
-            Exit::Failed
-        } else {
-            Exit::Success
-        },
-    )
+        let lines: String = checks.iter().map(Check::lines).collect();
+        print(&text::plain(&lines))?;
+    }
+    let has_failed = |check: &Check| check.status == CheckStatus::Failed;
+    Ok(match checks.iter().any(has_failed) {
+        true => Exit::Failed,
+        false => Exit::Success,
+    })
 }

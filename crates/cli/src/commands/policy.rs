@@ -2,7 +2,7 @@
 
 use crate::args::PolicyCommand;
 use crate::commands::plot;
-use crate::output::print;
+use crate::output::{print, print_json};
 use crate::platform::exit::{Exit, UsageError};
 use anyhow::Context;
 use outlast_kernel::policy::{Backoff, Jitter, Policy};
@@ -15,9 +15,11 @@ use std::time::Duration;
 const MAX_DELAYS: usize = 10_000;
 
 pub(crate) fn run(command: PolicyCommand) -> anyhow::Result<Exit> {
-    let text = match command {
-        PolicyCommand::List { json: false } => list(&all()?),
-        PolicyCommand::List { json: true } => pretty_json(&all()?.iter().map(as_json).collect())?,
+    match command {
+        PolicyCommand::List { json: false } => print(&list(&all()?)),
+        PolicyCommand::List { json: true } => {
+            print_json(&all()?.iter().map(as_json).collect::<Value>())
+        }
         PolicyCommand::Show { name, json, plot } => {
             let policy = named(&name)?;
             if let Some(path) = plot {
@@ -25,14 +27,12 @@ pub(crate) fn run(command: PolicyCommand) -> anyhow::Result<Exit> {
                 std::fs::write(&path, svg)
                     .with_context(|| format!("--plot: cannot write {}", path.display()))?;
             }
-            if json {
-                pretty_json(&as_json(&policy))?
-            } else {
-                show(&policy)
+            match json {
+                true => print_json(&as_json(&policy)),
+                false => print(&show(&policy)),
             }
         }
-    };
-    print(&text)
+    }
 }
 
 fn named(name: &str) -> Result<Policy, UsageError> {
@@ -41,10 +41,6 @@ fn named(name: &str) -> Result<Policy, UsageError> {
 
 fn all() -> Result<Vec<Policy>, UsageError> {
     Policy::NAMES.into_iter().map(named).collect()
-}
-
-fn pretty_json(value: &Value) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
 /// Returns every nominal delay of a policy.

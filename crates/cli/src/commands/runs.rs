@@ -11,10 +11,11 @@ use crate::args::{ReportFormat, RunsArguments, RunsCommand};
 use crate::commands::sessions::parse_age;
 use crate::output::diagnostics::print_status;
 use crate::output::spinner::Spinner;
-use crate::output::{print, safe_json};
+use crate::output::{print, print_json};
 use crate::platform::clock;
 use crate::platform::exit::{Exit, UsageError};
 use crate::platform::home;
+use crate::platform::runtime;
 use crate::print_diagnostic;
 use outlast_engine::Clock;
 use outlast_engine::clock::WallClock;
@@ -41,10 +42,7 @@ pub(crate) fn run(arguments: RunsArguments) -> anyhow::Result<Exit> {
     }
     let clock = clock::clock()?;
     let home = RunStore::new(&home::path()?);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
+    runtime::run_on_this_thread(async {
         if home.runs().await?.is_none() {
             return report_no_runs(&command);
         }
@@ -137,8 +135,7 @@ async fn list(home: &RunStore, json: bool) -> anyhow::Result<Exit> {
     }
     if json {
         let rows: Value = runs.iter().map(row).collect();
-        let json = serde_json::to_string_pretty(&rows)? + "\n";
-        return print(&safe_json(&json));
+        return print_json(&rows);
     }
     if runs.is_empty() {
         print_status(NO_RUNS);

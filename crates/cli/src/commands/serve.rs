@@ -10,7 +10,7 @@ use crate::commands::serve::session_factory::ServeSessionFactory;
 use crate::config::{self, ServeSettings};
 use crate::factory::run_start::RunStarter;
 use crate::factory::session_lookup::current_folder;
-use crate::output::print;
+use crate::output::{print, print_json};
 use crate::platform::clock;
 use crate::platform::exit::Exit;
 use crate::platform::home;
@@ -33,7 +33,7 @@ const TOKEN_FILE: &str = "serve.token";
 
 pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<Exit> {
     if arguments.openapi {
-        return print(&(serde_json::to_string_pretty(&http::document())? + "\n"));
+        return print_json(&http::document());
     }
     let folder = current_folder()?;
     let mut flags = arguments.flags.overrides();

@@ -7,9 +7,10 @@ use crate::config::duration;
 use crate::factory::journal;
 use crate::output::diagnostics::print_status;
 use crate::output::spinner::Spinner;
-use crate::output::{print, safe_json};
+use crate::output::{is_broken_pipe, print, print_json};
 use crate::platform::clock;
 use crate::platform::exit::{Exit, UsageError};
+use crate::platform::runtime;
 use outlast_engine::Clock;
 use outlast_engine::journal::Entry;
 use outlast_kernel::event::TurnStatus;
@@ -19,7 +20,7 @@ use outlast_session::transcript::{Format, Header, Writer};
 use outlast_store::Journal;
 use outlast_store::journal::{Availability, Page, Summary};
 use serde_json::{Value, json};
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, Write};
 use std::time::Duration;
 
 const NO_SESSIONS: &str = "No sessions yet.";
@@ -39,11 +40,8 @@ pub(crate) fn run(command: SessionsCommand) -> anyhow::Result<Exit> {
     let Some(journal) = journal::open_existing()? else {
         return report_no_sessions(&command);
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
     let _working = spinner(&command);
-    runtime.block_on(async {
+    runtime::run_on_this_thread(async {
         match command {
             SessionsCommand::List { json } => list(&journal, json).await,
             SessionsCommand::Show { session } => write(&journal, session, Format::Plain).await,
@@ -120,8 +118,7 @@ async fn list(journal: &Journal, json: bool) -> anyhow::Result<Exit> {
     }
     if json {
         let rows: Value = sessions.iter().map(row).collect();
-        let json = serde_json::to_string_pretty(&rows)? + "\n";
-        return print(&safe_json(&json));
+        return print_json(&rows);
     }
     if sessions.is_empty() {
         print_status(NO_SESSIONS);
@@ -234,11 +231,6 @@ async fn pages<Out: Write>(
             writer.entry(entry)?;
         }
     }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref::<std::io::Error>();
-    error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
 async fn delete(journal: &Journal, sessions: &[String]) -> anyhow::Result<Exit> {

@@ -4,8 +4,8 @@
 
 use crate::args::SimulateArguments;
 use crate::commands::plot;
-use crate::output::print;
 use crate::output::spinner::Spinner;
+use crate::output::{print, print_json};
 use crate::platform::exit::{Exit, UsageError};
 use anyhow::Context;
 use outlast_kernel::policy::{self, Policy};
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: SimulateArguments) -> anyhow::Result<Exit> {
             .with_context(|| format!("--plot: cannot write {}", path.display()))?;
     }
     if arguments.json {
-        print(&(serde_json::to_string_pretty(&as_json(&scenario, &all))? + "\n"))
+        print_json(&as_json(&scenario, &all))
     } else {
         print(&table(&scenario, &all))
     }

@@ -46,12 +46,7 @@ impl Placeholder {
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
             Self::Provider => REMOTE_PROVIDERS,
-            Self::Model
-            | Self::Header
-            | Self::Account
-            | Self::Server
-            | Self::Variable
-            | Self::Number => &[],
+            _ => &[],
         }
     }
 

@@ -4,9 +4,7 @@ use super::layers::{Layers, key_variable};
 use super::sections::accounts::{self, AccountSettings};
 use super::sections::fallback_chain::{self, ModelEntry, ProviderModel};
 use super::sections::gateway::GatewaySettings;
-use super::sections::hooks;
 use super::sections::mcp_servers::{self, McpServerSettings};
-use super::sections::recovery::{self, Recovery};
 use super::sections::serve::ServeSettings;
 use super::table::settings;
 use super::value::{FromValue, ProxyUrl};
@@ -14,10 +12,14 @@ use crate::platform::exit::UsageError;
 use outlast_engine::provider::Timeouts;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::{Cost, Limits, Price};
-use outlast_kernel::model_info::Capabilities;
+use outlast_kernel::decision::AfterContent;
+use outlast_kernel::fallback::{Condition, Rules};
+use outlast_kernel::model_info::{self, Capabilities, ContinueBy};
 use outlast_kernel::policy::{Overrides, Policy};
-use outlast_session::hooks::Hook;
+use outlast_session::compaction;
+use outlast_session::hooks::{Hook, HookEvent};
 use secrecy::SecretString;
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -186,7 +188,7 @@ impl Settings {
         Ok(Self {
             provider,
             recovery: Recovery::from_layers(layers),
-            traits: recovery::model_traits(layers, &place),
+            traits: model_traits(layers, &place),
             fallbacks: Vec::new(),
             summarizer: None,
             max_tokens: layers.get("max_tokens"),
@@ -199,7 +201,7 @@ impl Settings {
             price: price(layers, &place.model)?,
             tools: ToolSettings::from_layers(layers, &servers)?,
             servers,
-            hooks: hooks::all(layers),
+            hooks: hooks(layers),
             timeouts: timeouts(layers, model.as_deref()),
             model,
             base_url: own.get("base_url"),
@@ -336,4 +338,99 @@ fn key_variables(layers: &Layers) -> Vec<String> {
     let named = named.filter(|(key, _)| key.last() == "api_key_env");
     let named = named.filter_map(|(_, found)| String::from_value(&found.value));
     usual.chain(named).collect()
+}
+
+// --- Remedies other than a retry ---
+
+/// The default for [`Recovery::corrections`].
+const DEFAULT_CORRECTIONS: u32 = 3;
+
+/// Settings for remedies other than a retry.
+#[derive(Clone, Debug)]
+pub(crate) struct Recovery {
+    pub(crate) after_content: AfterContent,
+    /// The largest number of corrections in a row: messages that tell a model why its completion is invalid.
+    pub(crate) corrections: u32,
+    /// The conditions for a fallback.
+    pub(crate) fallback: Rules,
+    pub(crate) compaction: compaction::Settings,
+}
+
+impl Recovery {
+    fn from_layers(layers: &Layers) -> Self {
+        let usual = compaction::Settings::default();
+        let own = layers.table("compaction");
+        Self {
+            after_content: match layers.get::<String>("after_content").as_deref() {
+                Some("fail") => AfterContent::Fail,
+                Some("continue") => AfterContent::Continue,
+                _ => AfterContent::Retract,
+            },
+            corrections: match layers.get("recovery.retry_unusable_responses") {
+                Some(true) => DEFAULT_CORRECTIONS,
+                _ => 0,
+            },
+            fallback: rules(layers),
+            compaction: compaction::Settings {
+                enabled: own.value("enabled"),
+                threshold: f64::from(own.value::<u32>("threshold")) / 100.0,
+                keep_tokens: own.value::<u32>("keep").into(),
+                ..usual
+            },
+        }
+    }
+}
+
+fn rules(layers: &Layers) -> Rules {
+    let own = layers.table("fallback");
+    let words: Vec<String> = own.value("on");
+    let is_named = |one: &Condition| words.iter().any(|word| word == one.as_str());
+    Rules {
+        conditions: Condition::ALL.into_iter().filter(is_named).collect(),
+        overload_retries: own.value("overload_retries"),
+        max_usage_wait: own.value("max_usage_limit_wait"),
+        cooldown: own.value("cooldown"),
+    }
+}
+
+/// Returns the capabilities of a model: the built-in ones, overridden by the settings.
+fn model_traits(layers: &Layers, place: &ProviderModel) -> Capabilities {
+    let known = model_info::capabilities(place.provider.name(), &place.model);
+    let own = layers.named("models", &place.model);
+    let window = own.get("context_window").map(|tokens: u32| tokens.into());
+    let continues_by = own.get("continue_by");
+    let continues_by = continues_by.and_then(|name: String| ContinueBy::named(&name));
+    Capabilities {
+        window: window.or(known.window),
+        continues_by: continues_by.unwrap_or(known.continues_by),
+    }
+}
+
+// --- Hooks ---
+
+/// The time limit of a hook without one of its own.
+const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Returns all hooks, in the order of the files.
+fn hooks(layers: &Layers) -> Vec<Hook> {
+    let numbers = layers.names("hooks").into_iter();
+    let numbers: BTreeSet<u32> = numbers.filter_map(|number| number.parse().ok()).collect();
+    numbers
+        .into_iter()
+        .filter_map(|number| hook(layers, number))
+        .collect()
+}
+
+/// Returns the hook with the given index. Its required fields were checked when its file was read.
+fn hook(layers: &Layers, number: u32) -> Option<Hook> {
+    let own = layers.named("hooks", &number.to_string());
+    let events: Vec<String> = own.get("on")?;
+    Some(Hook {
+        events: events
+            .iter()
+            .filter_map(|name| HookEvent::from_name(name))
+            .collect(),
+        command: own.get("command")?,
+        timeout: own.get("timeout").unwrap_or(DEFAULT_HOOK_TIMEOUT),
+    })
 }

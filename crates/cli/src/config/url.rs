@@ -2,26 +2,29 @@
 //!
 //! Invariant: no error here repeats an address, and a shown address has no user and no password.
 
-/// The relevant parts of an address; `split` returns `None` for anything else.
-struct UrlParts<'a> {
-    scheme: &'a str,
-    user: Option<&'a str>,
-    rest: &'a str,
-}
+use url::Url;
 
 /// Checks the address of an API.
-pub(crate) fn check_base(url: &str) -> Result<(), &'static str> {
-    let parts = split(url).ok_or("it is not an address")?;
-    if !["http", "https"].contains(&parts.scheme) {
+pub(crate) fn check_base(text: &str) -> Result<(), &'static str> {
+    let url = parse(text)?;
+    if !["http", "https"].contains(&url.scheme()) {
         return Err("it does not begin with http:// or https://");
     }
-    if parts.user.is_some() {
+    if !url.username().is_empty() || url.password().is_some() {
         return Err("it holds a user or a password; use `headers` or `api_key`");
     }
-    if parts.rest.contains(['#', '@']) {
-        return Err("it holds more than a host, a path and a query");
+    match text.contains(['#', '@']) {
+        true => Err("it holds more than a host, a path and a query"),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+fn parse(text: &str) -> Result<Url, &'static str> {
+    let is_whole =
+        text.contains("://") && !text.contains(|c: char| c.is_whitespace() || c.is_control());
+    let url = Url::parse(text).ok().filter(|_| is_whole);
+    let url = url.filter(|url| url.has_host() && url.port() != Some(0));
+    url.ok_or("it is not an address")
 }
 
 /// The prefix of an upstream that is the scripted provider.
@@ -53,16 +56,12 @@ pub(crate) fn complete_proxy(url: &str) -> Result<String, &'static str> {
     } else {
         format!("http://{url}")
     };
-    let parts = split(&url).ok_or("it is not an address")?;
+    let parsed = parse(&url)?;
     let schemes = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"];
-    if !schemes.contains(&parts.scheme) {
+    if !schemes.contains(&parsed.scheme()) {
         return Err("it does not begin with http://, https:// or socks5://");
     }
-    if parts
-        .rest
-        .trim_end_matches('/')
-        .contains(['/', '?', '#', '@'])
-    {
+    if !["", "/"].contains(&parsed.path()) || url.contains(['?', '#']) {
         return Err(
             "it holds more than a host and a port; in a password, `/` is %2F and `@` is %40",
         );
@@ -85,40 +84,6 @@ pub(crate) fn without_credentials(url: &str) -> String {
         Some((_, host)) => format!("{scheme}://…@{host}"),
         None => url.to_owned(),
     }
-}
-
-fn split(url: &str) -> Option<UrlParts<'_>> {
-    if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return None;
-    }
-    let (scheme, after) = url.split_once("://")?;
-    let end = after.find(['/', '?', '#']).unwrap_or(after.len());
-    let (authority, path) = after.split_at(end);
-    let (user, host) = match authority.rsplit_once('@') {
-        Some((user, host)) => (Some(user), host),
-        None => (None, authority),
-    };
-    is_host(host).then_some(UrlParts {
-        scheme,
-        user,
-        rest: path,
-    })
-}
-
-/// Reports whether the text is a name, an IPv4 address or an IPv6 address in brackets, with or without a port.
-fn is_host(text: &str) -> bool {
-    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
-    if let Some(inside) = text.strip_prefix('[') {
-        return inside.split_once(']').is_some_and(|(address, port)| {
-            let port = port.strip_prefix(':').map_or(port.is_empty(), is_port);
-            address.parse::<std::net::Ipv6Addr>().is_ok() && port
-        });
-    }
-    let (name, port) = text
-        .split_once(':')
-        .map_or((text, true), |(name, port)| (name, is_port(port)));
-    let of_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_');
-    port && !name.is_empty() && name.chars().all(of_name)
 }
 
 #[cfg(test)]

@@ -20,6 +20,17 @@ pub(crate) fn run_with_stdin<T>(
     run_with_limit(work, SHUTDOWN_TIMEOUT / 6)
 }
 
+/// Runs work that needs no other threads, and waits for nothing that it has left behind.
+pub(crate) fn run_on_this_thread<T>(
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build()?;
+    let result = runtime.block_on(work);
+    runtime.shutdown_background();
+    result
+}
+
 fn run_with_limit<T>(
     work: impl Future<Output = anyhow::Result<T>>,
     limit: Duration,

@@ -7,6 +7,7 @@ use crate::factory::journal;
 use crate::factory::provider;
 use crate::platform::clock;
 use crate::platform::home;
+use crate::platform::runtime;
 use jiff::fmt::rfc2822::DateTimeParser;
 use outlast_engine::Clock;
 use outlast_engine::accounts::Account;
@@ -95,8 +96,7 @@ fn sessions() -> Option<Check> {
         let Some(journal) = journal else {
             return Ok(None);
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        runtime.block_on(async {
+        runtime::run_on_this_thread(async {
             journal.check_integrity().await?;
             Ok(Some((
                 journal.sessions().await?,
@@ -208,35 +208,27 @@ fn connection(arguments: &DoctorArguments, settings: &Settings) -> anyhow::Resul
         return Ok(Vec::new());
     };
     let clock: Arc<dyn Clock> = Arc::new(wall);
-    let adapter =
-        match provider::provider_adapter(settings, arguments.base_url.as_deref(), clock.clone()) {
-            Ok(Some(adapter)) => adapter,
-            Ok(None) => return Ok(Vec::new()),
-            Err(problem) => {
-                let says = format!("{problem:#}");
-                return Ok(vec![Check::failed(
-                    "network",
-                    says,
-                    "mend the setting that is named",
-                )]);
-            }
-        };
+    let base_url = arguments.base_url.as_deref();
+    let adapter = match provider::provider_adapter(settings, base_url, clock.clone()) {
+        Ok(Some(adapter)) => adapter,
+        Ok(None) => return Ok(Vec::new()),
+        Err(problem) => {
+            let remedy = "mend the setting that is named";
+            return Ok(vec![Check::failed(
+                "network",
+                format!("{problem:#}"),
+                remedy,
+            )]);
+        }
+    };
     // A scaled clock counts more seconds, but the provider is not faster.
     let scale = clock::time_scale().ok().flatten();
     let adapter = adapter.with_timeouts(Timeouts {
         headers: PROVIDER_TIMEOUT * scale.map_or(1, NonZeroU32::get),
         ..settings.timeouts
     });
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let checks = runtime.block_on(check_accounts(
-        &adapter,
-        provider::accounts(settings, None),
-        &*clock,
-    ));
-    runtime.shutdown_background();
-    Ok(checks)
+    let accounts = provider::accounts(settings, None);
+    runtime::run_on_this_thread(async { Ok(check_accounts(&adapter, accounts, &*clock).await) })
 }
 
 /// Checks the provider with each configured account.
