@@ -11,7 +11,6 @@ use std::fmt;
 use std::path::Path;
 
 mod contract;
-mod cycles;
 mod document;
 mod fault_log;
 mod placeholders;
@@ -20,7 +19,6 @@ mod resolve;
 mod retry;
 mod scalar;
 mod step;
-mod values;
 mod words;
 mod work;
 mod yaml;

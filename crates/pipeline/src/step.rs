@@ -5,11 +5,10 @@
 //! retries (see `graph::react`).
 
 mod agent;
+mod artifacts;
 mod command;
 pub(crate) mod feedback;
 pub(crate) mod input_files;
-mod inputs;
-mod outputs;
 mod prompt;
 pub(crate) mod watchdog;
 
@@ -22,13 +21,13 @@ use crate::graph::react::{AttemptResult, StepOutput};
 use crate::process::orphans;
 use crate::runner::budget::BudgetTracker;
 use crate::step::watchdog::{WatchEvent, Watchdog};
-use inputs::InputValue;
+use artifacts::InputValue;
+pub(super) use artifacts::remove_scratch;
 use outlast_engine::CancellationToken;
 use outlast_kernel::Timestamp;
 use outlast_kernel::budget::Cost;
 use outlast_kernel::event::{Body, Usage};
 use outlast_kernel::verdict::{Cause, Class};
-pub(super) use outputs::remove_scratch;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -153,7 +152,7 @@ impl Job {
             visit: visit.number,
             session_attempts: u64::try_from(turns).unwrap_or(u64::MAX),
             previous_problem: before.or(reworked).cloned(),
-            inputs: inputs::resolve(step, run),
+            inputs: artifacts::resolve_inputs(step, run),
             folder: PathBuf::from(&run.parameters.folder),
             deadline: time.map(|time| run.last_started + time),
             pipeline: Arc::clone(pipeline),
@@ -283,7 +282,7 @@ async fn prepare(job: &Job) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
         let why = format!("there is no folder {}", directory.display());
         return Err(Problem::new(Cause::Misconfigured, why));
     }
-    inputs::read(&job.inputs, &job.resources.artifacts).await
+    artifacts::read_inputs(&job.inputs, &job.resources.artifacts).await
 }
 
 /// Collects, checks and stores the outputs of the work.
@@ -304,8 +303,8 @@ async fn check_and_store(
         }
         false => Vec::new(),
     };
-    let mut found = outputs::collect(&job.step, &job.directory(), &job.folder).await?;
-    let context = outputs::context(&output);
+    let mut found = artifacts::collect(&job.step, &job.directory(), &job.folder).await?;
+    let context = artifacts::context(&output);
     found.insert(OUTPUT.to_owned(), output);
     watched
         .watchdog
@@ -333,7 +332,7 @@ async fn check_and_store(
     );
     done.warnings = checked?.warnings;
     let artifacts: BTreeMap<String, Artifact> =
-        match outputs::store(found, &job.resources.artifacts).await {
+        match artifacts::store(found, &job.resources.artifacts).await {
             Ok(artifacts) => artifacts,
             Err(why) => watched.control.halt(why).await,
         };

@@ -6,7 +6,7 @@ use super::document::Fallback;
 use super::fault_log::FaultLog;
 use super::step::{Draft, ReferenceKind, StepReference};
 use super::words::{AGENTS, unknown_name};
-use super::{SourceSpan, cycles, printable};
+use super::{SourceSpan, printable};
 use crate::definition::{OUTPUT, Step, Work};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -14,14 +14,17 @@ use std::num::NonZeroU32;
 /// How deep loops can lie inside of each other: as deep as mappings can.
 const MAX_LOOP_DEPTH: usize = 64;
 
+/// How many steps of a circle are named.
+const MAX_NAMED_STEPS: usize = 12;
+
 /// Needs of each step, as indices, with where the file says so.
-pub(super) type Needs = Vec<Vec<Need>>;
+type Needs = Vec<Vec<Need>>;
 
 /// A step that is needed, and where the file says so.
 #[derive(Clone, Copy)]
-pub(super) struct Need {
-    pub(super) step: usize,
-    pub(super) span: SourceSpan,
+struct Need {
+    step: usize,
+    span: SourceSpan,
 }
 
 /// The steps with all names looked up.
@@ -38,8 +41,8 @@ pub(super) fn resolve_steps(
     }
     let mut needs = names.needs();
     names.propagate_through_loops(&mut needs);
-    cycles::reject_cycles("need", &drafts, &needs, log);
-    cycles::reject_cycles("make good for", &drafts, &names.reworks(), log);
+    reject_cycles("need", &drafts, &needs, log);
+    reject_cycles("make good for", &drafts, &names.reworks(), log);
     reject_unknown_agents(&drafts, fallbacks, log);
     let called = names.on_demand_steps();
     let visits: Vec<_> = (0..drafts.len())
@@ -266,4 +269,65 @@ fn reject_unknown_agents(drafts: &[Draft], fallbacks: &[Fallback], log: &FaultLo
             log.fault(fallback.span, message);
         }
     }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum VisitState {
+    New,
+    /// On the way that is being walked.
+    OnPath,
+    Done,
+}
+
+/// Notes every circle in the needs, or in what is like them, at the need that closes it.
+fn reject_cycles(what: &str, drafts: &[Draft], needs: &Needs, log: &FaultLog<'_>) {
+    let mut marks = vec![VisitState::New; needs.len()];
+    for start in 0..needs.len() {
+        if marks[start] != VisitState::New {
+            continue;
+        }
+        // A walk with its own stack: a thousand steps in a row are no deeper than one.
+        let mut way = vec![(start, 0)];
+        marks[start] = VisitState::OnPath;
+        while let Some((step, next)) = way.last_mut() {
+            let Some(need) = needs[*step].get(*next) else {
+                marks[*step] = VisitState::Done;
+                way.pop();
+                continue;
+            };
+            *next += 1;
+            match marks[need.step] {
+                VisitState::New => {
+                    marks[need.step] = VisitState::OnPath;
+                    way.push((need.step, 0));
+                }
+                VisitState::OnPath => {
+                    let from = way.iter().position(|(step, _)| *step == need.step);
+                    let circle = way[from.unwrap_or(0)..].iter().map(|(step, _)| *step);
+                    report_cycle(what, circle, drafts, need.span, log);
+                }
+                VisitState::Done => {}
+            }
+        }
+    }
+}
+
+fn report_cycle(
+    what: &str,
+    circle: impl Iterator<Item = usize>,
+    drafts: &[Draft],
+    place: SourceSpan,
+    log: &FaultLog<'_>,
+) {
+    let circle: Vec<usize> = circle.collect();
+    let name = |step: &usize| printable(&drafts[*step].step.id);
+    let mut names: Vec<String> = circle.iter().take(MAX_NAMED_STEPS).map(name).collect();
+    if circle.len() > MAX_NAMED_STEPS {
+        names.push("…".to_owned());
+    }
+    names.extend(circle.first().map(name));
+    log.fault(
+        place,
+        format!("steps {what} each other in a circle: {}", names.join(" → ")),
+    );
 }

@@ -124,11 +124,11 @@ fn on_failure(
             log.fault(yaml::span(&by), "`rework_step` needs `on_failure: rework`");
         }
         let step = by.value.0.clone();
-        references.push(StepReference {
-            name: step.clone(),
-            span: yaml::span(&by),
-            kind: ReferenceKind::Rework,
-        });
+        references.push(StepReference::new(
+            &step,
+            yaml::span(&by),
+            ReferenceKind::Rework,
+        ));
         return OnFailure::Rework { step };
     }
     match says {

@@ -5,10 +5,10 @@
 use super::document::timeout;
 use super::fault_log::FaultLog;
 use super::raw::{List, RawEdge, RawOutput, RawStep, items};
-use super::scalar::{InputSource, Name, NonEmpty};
+use super::scalar::{InputSource, Name, NonEmpty, Text};
 use super::words::unknown_name;
 use super::work::{self, Kind};
-use super::{MAX_STEPS, SourceSpan, contract, retry, values, yaml};
+use super::{MAX_STEPS, SourceSpan, contract, retry, scalar, yaml};
 use crate::definition::{Condition, Edge, Input, Loop, OutputFile, Source, Step, Target, Work};
 use serde_saphyr::Spanned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +49,14 @@ pub(super) struct StepReference {
 }
 
 impl StepReference {
+    pub(super) fn new(name: &str, span: SourceSpan, kind: ReferenceKind) -> Self {
+        Self {
+            name: name.to_owned(),
+            span,
+            kind,
+        }
+    }
+
     /// Whether that step must be done before.
     pub(super) fn is_need(&self) -> bool {
         match self.kind {
@@ -115,12 +123,10 @@ fn read_one(
     let mut raw = raw.value;
     let kind = work::kind(&raw, place, log);
     let span = yaml::span(&raw.id);
-    let mut references = Vec::new();
-    references.extend(items(raw.needs.take()).map(|need| StepReference {
-        span: yaml::span(&need),
-        name: need.value.0,
-        kind: ReferenceKind::Need,
-    }));
+    let need = |need: Spanned<Text>| {
+        StepReference::new(&need.value.0, yaml::span(&need), ReferenceKind::Need)
+    };
+    let mut references: Vec<_> = items(raw.needs.take()).map(need).collect();
     let raw_inputs = raw.inputs.take().map(|inputs| inputs.value);
     let inputs = inputs(raw_inputs.unwrap_or_default(), defaults, &mut references);
     let outputs = outputs(raw.outputs.take(), log);
@@ -197,14 +203,11 @@ fn inputs(
                 step,
                 artifact,
                 optional,
-            } => references.push(StepReference {
-                name: step.clone(),
-                span,
-                kind: ReferenceKind::Input {
-                    artifact: artifact.clone(),
-                    optional: *optional,
-                },
-            }),
+            } => {
+                let (artifact, optional) = (artifact.clone(), *optional);
+                let kind = ReferenceKind::Input { artifact, optional };
+                references.push(StepReference::new(step, span, kind));
+            }
         }
         inputs.insert(name, source);
     }
@@ -239,13 +242,13 @@ fn edges(raw: Option<List<RawEdge>>, references: &mut Vec<StepReference>) -> Vec
 
 /// Where something leads; a step is kept to be looked up.
 pub(super) fn read_target(raw: Spanned<NonEmpty>, references: &mut Vec<StepReference>) -> Target {
-    let target = values::target(&raw.value.0);
+    let target = scalar::target(&raw.value.0);
     if let Target::Step(name) = &target {
-        references.push(StepReference {
-            name: name.clone(),
-            span: yaml::span(&raw),
-            kind: ReferenceKind::Target,
-        });
+        references.push(StepReference::new(
+            name,
+            yaml::span(&raw),
+            ReferenceKind::Target,
+        ));
     }
     target
 }
