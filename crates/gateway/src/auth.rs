@@ -125,40 +125,17 @@ pub enum AccessDenied {
     ClientKeyRequired,
 }
 
-impl AccessDenied {
-    /// Returns the HTTP status of the refusal.
-    pub fn status(&self) -> StatusCode {
-        match self {
-            Self::NoHost => StatusCode::BAD_REQUEST,
-            Self::UnknownHost { .. } | Self::UnknownOrigin { .. } | Self::CrossSite => {
-                StatusCode::FORBIDDEN
-            }
-            Self::TokenRequired | Self::ClientKeyRequired => StatusCode::UNAUTHORIZED,
-        }
-    }
-
-    /// Returns one word for programs, logs and metrics.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::NoHost => "no_host",
-            Self::UnknownHost { .. } => "unknown_host",
-            Self::UnknownOrigin { .. } => "unknown_origin",
-            Self::CrossSite => "cross_site",
-            Self::TokenRequired => "token_required",
-            Self::ClientKeyRequired => "client_key_required",
-        }
-    }
-}
-
 impl From<AccessDenied> for Problem {
     fn from(refused: AccessDenied) -> Self {
-        Self::from(&refused)
-    }
-}
-
-impl From<&AccessDenied> for Problem {
-    fn from(refused: &AccessDenied) -> Self {
-        Self::new(refused.status(), refused.kind(), refused.to_string())
+        let (status, kind) = match &refused {
+            AccessDenied::NoHost => (StatusCode::BAD_REQUEST, "no_host"),
+            AccessDenied::UnknownHost { .. } => (StatusCode::FORBIDDEN, "unknown_host"),
+            AccessDenied::UnknownOrigin { .. } => (StatusCode::FORBIDDEN, "unknown_origin"),
+            AccessDenied::CrossSite => (StatusCode::FORBIDDEN, "cross_site"),
+            AccessDenied::TokenRequired => (StatusCode::UNAUTHORIZED, "token_required"),
+            AccessDenied::ClientKeyRequired => (StatusCode::UNAUTHORIZED, "client_key_required"),
+        };
+        Self::new(status, kind, refused.to_string())
     }
 }
 

@@ -8,7 +8,6 @@
 
 pub(crate) mod attempt;
 mod driven;
-pub(crate) mod keepalive;
 mod waiting;
 
 use super::clients::{HoldEnding, KeepAliveSchedule, stated_timeout};
@@ -17,7 +16,7 @@ use super::inbound_request::InboundRequest;
 use super::shared::Shared;
 use super::upstreams::Upstreams;
 use crate::call::attempt::{Attempt, AttemptResult, ErrorResponse, UpstreamResponse};
-use crate::call::keepalive::{KeepAlive, ResponseMetadata};
+use crate::call::driven::{KeepAlive, ResponseMetadata};
 use crate::observe::log::{Event as LogEvent, EventKind, RequestRef, Sink, WaitReason};
 use crate::observe::metrics::GaugeGuard;
 use crate::server::response_writer::ResponseWriter;
@@ -278,7 +277,7 @@ impl Call {
 
     /// Returns the dialect, if the request is for a model.
     pub(super) fn model_dialect(&self) -> Option<Dialect> {
-        let is_for_model = self.request.is_model_request();
+        let is_for_model = self.request.route.is_retried();
         is_for_model.then(|| self.request.dialect())
     }
 

@@ -142,7 +142,7 @@ fn check_token(gateway: &dyn GatewayControl, asked: &Parts) -> Result<(), Proble
     let is_known = |token: &Token| token.is_in_headers(&asked.headers);
     match gateway.token().is_some_and(is_known) {
         true => Ok(()),
-        false => Err(Problem::from(&AccessDenied::TokenRequired)),
+        false => Err(AccessDenied::TokenRequired.into()),
     }
 }
 

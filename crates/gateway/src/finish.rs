@@ -7,7 +7,7 @@ use crate::call::attempt::ErrorResponse;
 use crate::observe::log::{EventKind, Outcome, Record};
 use crate::server::socket::Socket;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use outlast_kernel::decision::GiveUp;
 use outlast_kernel::failure::{Failure, IoKind};
 use outlast_kernel::verdict::{Cause, Verdict};
@@ -20,6 +20,8 @@ const CAPACITY_RETRY_AFTER: Duration = Duration::from_secs(30);
 /// Whether the client may send a request again that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientRetry {
+    /// It is to come back after that time.
+    After(Duration),
     /// All that could help was tried here.
     Discouraged,
     /// Nothing was tried here: it is the client's own business.
@@ -52,9 +54,9 @@ impl Call {
             EndReason::TooManyWaiting => {
                 let message =
                     "too many requests wait already; raise gateway.max_waiting or come back later";
-                let status = StatusCode::SERVICE_UNAVAILABLE;
-                self.respond_retryable(status, CAPACITY_RETRY_AFTER, message)
-                    .await
+                let resend = ClientRetry::After(CAPACITY_RETRY_AFTER);
+                let (ended, status) = (Outcome::SentBack, StatusCode::SERVICE_UNAVAILABLE);
+                self.respond_error(ended, resend, status, message).await
             }
             EndReason::Cancelled => {
                 let message = "the request was cancelled at the gateway";
@@ -88,46 +90,14 @@ impl Call {
                 let message = format!("{}; please try again", cause.phrase());
                 let status = StatusCode::from_u16(status);
                 let status = status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-                self.respond_retryable(status, retry_after, &message).await
+                let resend = ClientRetry::After(retry_after);
+                self.respond_error(Outcome::SentBack, resend, status, &message)
+                    .await
             }
         }
     }
 
-    /// Responds with an error that makes the client come back.
-    async fn respond_retryable(
-        self: Box<Self>,
-        status: StatusCode,
-        retry_after: Duration,
-        message: &str,
-    ) -> io::Result<Option<Socket>> {
-        if self.response.has_started() {
-            self.record_finish(Outcome::SentBack, Some(200));
-            self.response.reset();
-            return Ok(None);
-        }
-        let mut headers = self.error_headers();
-        rewrite_retry_headers(self.request.profile, &mut headers, Some(retry_after), true);
-        self.record_finish(Outcome::SentBack, Some(status.as_u16()));
-        self.send_error(status, &headers, message).await
-    }
-
-    /// Sends an error of the gateway as the whole response.
-    async fn send_error(
-        self: Box<Self>,
-        status: StatusCode,
-        headers: &HeaderMap,
-        message: &str,
-    ) -> io::Result<Option<Socket>> {
-        let body = self
-            .request
-            .dialect()
-            .error_body(error_type(status), message);
-        self.response
-            .whole(status, headers, Bytes::from(body))
-            .await
-    }
-
-    /// Responds with an error of the gateway after which nothing more is tried here.
+    /// Responds with an error of the gateway.
     async fn respond_error(
         self: Box<Self>,
         outcome: Outcome,
@@ -137,14 +107,28 @@ impl Call {
     ) -> io::Result<Option<Socket>> {
         if self.response.has_started() {
             self.record_finish(outcome, Some(200));
+            if let ClientRetry::After(_) = resend {
+                self.response.reset();
+                return Ok(None);
+            }
             return self.finish_started_response(status, message, None).await;
         }
-        let mut headers = self.error_headers();
-        if resend == ClientRetry::Discouraged {
-            headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        let mut headers = self.response_metadata().to_headers();
+        let json = HeaderValue::from_static("application/json");
+        headers.insert(header::CONTENT_TYPE, json);
+        match resend {
+            ClientRetry::After(wait) => {
+                rewrite_retry_headers(self.request.profile, &mut headers, Some(wait), true);
+            }
+            ClientRetry::Discouraged => {
+                headers.insert("x-should-retry", HeaderValue::from_static("false"));
+            }
+            ClientRetry::Unspecified => {}
         }
         self.record_finish(outcome, Some(status.as_u16()));
-        self.send_error(status, &headers, message).await
+        let dialect = self.request.dialect();
+        let body = Bytes::from(dialect.error_body(error_type(status), message));
+        self.response.whole(status, &headers, body).await
     }
 
     /// Responds with a final failure: the provider's own error, if there is one.
@@ -241,15 +225,6 @@ impl Call {
             GiveUp::NotRetryable | GiveUp::ContentSent => failure.message.clone(),
             why => format!("{} ({why})", failure.message),
         }
-    }
-
-    fn error_headers(&self) -> HeaderMap {
-        let mut headers = self.response_metadata().to_headers();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/json"),
-        );
-        headers
     }
 
     /// Tells the observers about the request's end.

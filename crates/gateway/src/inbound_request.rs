@@ -212,11 +212,6 @@ impl InboundRequest {
             .collect()
     }
 
-    /// Returns whether the request is for a model, of any kind.
-    pub(super) fn is_model_request(&self) -> bool {
-        self.route.kind != Kind::Other
-    }
-
     /// Returns the path without its query.
     pub(super) fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()

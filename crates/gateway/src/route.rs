@@ -43,7 +43,7 @@ impl Route {
         Self { kind, dialect }
     }
 
-    /// Returns whether a failed request is held and sent again.
+    /// Returns whether the request is for a model, of any kind: then it is held and sent again if it fails.
     pub(super) fn is_retried(self) -> bool {
         self.kind != Kind::Other
     }

@@ -5,20 +5,12 @@
 mod agents;
 pub(crate) mod client;
 mod control;
-mod env;
-mod greeting;
 mod launch;
-pub(crate) mod local_gateways;
 mod log;
-mod page;
-pub(crate) mod registry;
-mod reload;
+mod registry;
 mod serve;
 mod start;
 mod status;
-mod traces;
-pub(crate) mod upstream_factory;
-mod view;
 
 use crate::args::{GatewayArguments, GatewayCommand};
 use crate::platform::exit::Exit;
@@ -32,11 +24,11 @@ pub(crate) fn run(arguments: GatewayArguments) -> anyhow::Result<Exit> {
         }
         Some(GatewayCommand::RetryNow { id, which }) => control::retry_now(which, id.as_deref()),
         Some(GatewayCommand::Cancel { id, which }) => control::cancel(which, &id),
-        Some(GatewayCommand::Page { which }) => page::run(which),
+        Some(GatewayCommand::Page { which }) => control::page(which),
         Some(GatewayCommand::Env {
             agent,
             which,
             shell,
-        }) => env::run(agent, which, shell),
+        }) => agents::print_env(agent, which, shell),
     }
 }

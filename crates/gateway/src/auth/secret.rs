@@ -5,12 +5,12 @@
 
 use super::AccessDenied;
 use http::HeaderMap;
-use outlast_store::private;
 use secrecy::{ExposeSecret, SecretString};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use subtle::{Choice, ConstantTimeEq};
+use tempfile::NamedTempFile;
 
 /// The file name of the gateway's token within the home folder.
 const GATEWAY_FILE: &str = "gateway.token";
@@ -177,24 +177,18 @@ fn is_private(_: &fs::Metadata) -> bool {
 
 /// Writes the token atomically. A valid token that another process wrote meanwhile stays; an invalid one is replaced.
 fn save_token(path: &Path, token: &str) -> io::Result<()> {
-    let draft = path.with_extension(format!("token.{}", uuid::Uuid::now_v7()));
-    let mut options = private::options();
-    let mut file = options.write(true).create_new(true).open(&draft)?;
-    let placed = writeln!(file, "{token}")
-        .and_then(|()| file.sync_all())
-        .and_then(|()| publish_file(&draft, path));
-    match fs::remove_file(&draft) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => placed.and(Err(error)),
-        _ => placed,
+    // Only this user can read it.
+    let mut draft = NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+    writeln!(draft, "{token}")?;
+    draft.as_file().sync_all()?;
+    match draft.persist_noclobber(path) {
+        Ok(_) => Ok(()),
+        Err(taken) if is_taken(&taken.error) && read(path)?.is_some() => Ok(()),
+        // The existing file is invalid, or this kind of disk has no links.
+        Err(failed) => failed.file.persist(path).map(drop).map_err(Into::into),
     }
 }
 
-fn publish_file(draft: &Path, path: &Path) -> io::Result<()> {
-    let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
-    match fs::hard_link(draft, path) {
-        Ok(()) => Ok(()),
-        Err(error) if is_taken(&error) && read(path)?.is_some() => Ok(()),
-        // The existing file is invalid, or this kind of disk has no links.
-        Err(_) => fs::rename(draft, path),
-    }
+fn is_taken(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AlreadyExists
 }

@@ -299,16 +299,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// All outcomes.
-    pub const ALL: [Self; 6] = [
-        Self::Answered,
-        Self::Failed,
-        Self::Broken,
-        Self::SentBack,
-        Self::Left,
-        Self::Cancelled,
-    ];
-
     /// Returns the name in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {

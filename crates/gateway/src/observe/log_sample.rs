@@ -5,6 +5,16 @@ use outlast_dialect::Dialect;
 use outlast_kernel::Timestamp;
 use std::time::Duration;
 
+/// All outcomes.
+pub(crate) const OUTCOMES: [Outcome; 6] = [
+    Outcome::Answered,
+    Outcome::Failed,
+    Outcome::Broken,
+    Outcome::SentBack,
+    Outcome::Left,
+    Outcome::Cancelled,
+];
+
 pub(crate) fn record() -> Record<'static> {
     Record {
         received_at: Timestamp::from_millis(1_794_715_200_123),

@@ -1,10 +1,8 @@
 //! Metrics for Prometheus.
 //!
 //! Invariants: the number of series is bounded whatever clients send (a model is no label, and a client is one of a
-//! fixed table or `other`); counting during a request allocates nothing once a series exists. Not here: names and
-//! descriptions (see `registration`), access (see `control`), and single requests (see `log`).
-
-mod registration;
+//! fixed table or `other`); counting during a request allocates nothing once a series exists. Not here: access
+//! (see `control`), and single requests (see `log`).
 
 use crate::observe::log::{Event, EventKind, Outcome, Record, Sink, dialect_label};
 use outlast_dialect::Dialect;
@@ -13,7 +11,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Metric, Registry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
@@ -22,12 +21,24 @@ use std::time::Duration;
 /// The content type of the text, for scrapers.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+const PREFIX: &str = "outlast_gateway";
+/// Covers the eight hours that a request may be held, and a client's resends beyond.
+const WAITED_BUCKETS: [f64; 11] = [
+    1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0,
+];
+const FIRST_BYTE_BUCKETS: [f64; 12] = [
+    0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0, 600.0, 3600.0,
+];
+const DURATION_BUCKETS: [f64; 13] = [
+    0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14_400.0, 28_800.0,
+];
+
 /// The label of a client that is not in the table.
 const OTHER: &str = "other";
 
 /// The names and values of `N` labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Labels<const N: usize>([(&'static str, &'static str); N]);
+pub(crate) struct Labels<const N: usize>([(&'static str, &'static str); N]);
 
 /// Hashes little: series are looked up several times in each request, and the values of a label differ in length or in
 /// their first letter nearly always.
@@ -46,39 +57,77 @@ impl<const N: usize> EncodeLabelSet for Labels<N> {
     }
 }
 
-/// All metrics of one gateway.
-pub struct Metrics {
-    registry: Registry,
-    /// The clients with a label of their own.
-    clients: Vec<&'static str>,
-    totals: Totals,
-    requests: Family<Labels<3>, Counter>,
-    attempts_failed: Family<Labels<2>, Counter>,
-    retries: Family<Labels<1>, Counter>,
-    resent: Family<Labels<1>, Counter>,
-    resumed: Family<Labels<1>, Counter>,
-    refused: Family<Labels<1>, Counter>,
-    /// Body bytes that were sent to providers.
-    sent_upstream: Counter,
-    /// Body bytes that came from providers.
-    received_upstream: Counter,
-    /// Keep-alive frames that were sent to clients.
-    keepalives: Counter,
-    /// Interim responses that were sent to clients as keep-alive.
-    interim_responses: Counter,
-    /// Open connections.
-    pub(crate) connections: Gauge,
-    /// Requests in progress.
-    pub(crate) in_flight: Gauge,
-    /// Waiting requests.
-    pub(crate) held: Gauge,
-    /// Bytes of bodies in files.
-    pub(crate) spooled: Gauge,
-    /// Accounts that are not in use now.
-    pub(crate) blocked: Gauge,
-    waited: Family<Labels<1>, Histogram>,
-    first_byte: Family<Labels<1>, Histogram>,
-    duration: Family<Labels<1>, Histogram>,
+type CounterFamily = Family<Labels<1>, Counter>;
+
+/// Declares all metrics: the field, the type or the buckets, the name and the description of each.
+macro_rules! metrics {
+    ($($field:ident: $kind:ty, $name:literal, $help:literal;)*
+     => $($histogram:ident: $buckets:ident, $its_name:literal, $its_help:literal;)*) => {
+        /// All metrics of one gateway.
+        pub struct Metrics {
+            registry: Registry,
+            /// The clients with a label of their own.
+            clients: Vec<&'static str>,
+            totals: Totals,
+            $(#[doc = $help] pub(crate) $field: $kind,)*
+            $(#[doc = $its_help] $histogram: Family<Labels<1>, Histogram>,)*
+        }
+
+        impl Metrics {
+            /// Creates all metrics at zero. `clients` are the client names with a label of their own.
+            pub fn new(clients: &[&'static str]) -> Self {
+                let mut metrics = Self {
+                    registry: Registry::with_prefix(PREFIX),
+                    clients: clients.to_vec(),
+                    totals: Totals::default(),
+                    $($field: <$kind>::default(),)*
+                    $($histogram: Family::new_with_constructor(|| Histogram::new($buckets)),)*
+                };
+                let to = &mut metrics.registry;
+                let version = vec![("version", env!("CARGO_PKG_VERSION"))];
+                to.register("build", "Version of the program", Info::new(version));
+                $(to.register($name, $help, metrics.$field.clone());)*
+                $(to.register($its_name, $its_help, metrics.$histogram.clone());)*
+                add_old_name(to, "taken_up", "resumed", &metrics.resumed);
+                add_old_name(to, "beats", "keepalives", &metrics.keepalives);
+                add_old_name(to, "interims", "interim_responses", &metrics.interim_responses);
+                metrics
+            }
+        }
+    };
+}
+
+metrics! {
+    requests: Family<Labels<3>, Counter>, "requests", "Finished requests";
+    attempts_failed: Family<Labels<2>, Counter>, "attempts_failed",
+        "Failed attempts, before any content was sent";
+    retries: CounterFamily, "retries", "Retries";
+    resent: CounterFamily, "resent", "Requests that their client sent again";
+    resumed: CounterFamily, "resumed", "Requests that resumed the wait of an earlier request";
+    refused: CounterFamily, "refused", "Requests that the gateway refused";
+    sent_upstream: Counter, "upstream_sent_bytes", "Request body bytes sent to providers";
+    received_upstream: Counter, "upstream_received_bytes",
+        "Response body bytes received from providers";
+    keepalives: Counter, "keepalives", "Keep-alive frames sent to clients";
+    interim_responses: Counter, "interim_responses",
+        "Interim responses (1xx) sent to clients as keep-alive";
+    connections: Gauge, "connections", "Open client connections";
+    in_flight: Gauge, "in_flight", "Requests in progress, waiting ones included";
+    held: Gauge, "held", "Requests waiting for their next attempt";
+    spooled: Gauge, "spooled_bytes", "Bytes of request bodies kept in files";
+    blocked: Gauge, "accounts_blocked", "Blocked accounts";
+    =>
+    waited: WAITED_BUCKETS, "waited_seconds",
+        "Wait of requests before their last attempt, of those that waited";
+    first_byte: FIRST_BYTE_BUCKETS, "first_byte_seconds",
+        "Time from the arrival of a request to the first byte of its response";
+    duration: DURATION_BUCKETS, "duration_seconds", "Time from the arrival of a request to its end";
+}
+
+/// Exports a counter for one version under its old name, too.
+fn add_old_name<M: Metric + Clone>(registry: &mut Registry, old: &str, new: &str, metric: &M) {
+    let help = format!("Deprecated: use {PREFIX}_{new}_total");
+    registry.register(old, help, metric.clone());
 }
 
 /// The sums of metrics over all their labels.
@@ -146,7 +195,7 @@ impl Sink for Metrics {
     fn emit(&self, event: &Event<'_>) {
         let request = event.request.unwrap_or_default();
         let dialect = || dialect_of(request.dialect);
-        let count = |family: &Family<Labels<1>, Counter>, label| {
+        let count = |family: &CounterFamily, label| {
             family.get_or_create(&Labels([label])).inc();
         };
         match event.kind {

@@ -3,7 +3,6 @@
 use super::*;
 use crate::observe::log::sample::record;
 use crate::observe::log::{Record, WaitReason};
-use outlast_kernel::verdict::Cause;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -7,12 +7,12 @@ use crate::inbound_request::InboundRequest;
 use crate::observe::log::EventKind;
 use crate::observe::metrics::GaugeGuard;
 use crate::problem::Problem;
-use crate::server::request_reader::{self, BodyError, ReceivedRequest};
+use crate::server::request_reader::{self, ReceivedRequest, invalid};
 use crate::server::response_writer::ResponseWriter;
 use crate::server::socket::Socket;
 use crate::shared::Shared;
 use crate::upstreams::Upstreams;
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -65,18 +65,20 @@ async fn drain(mut connections: JoinSet<()>, shared: &Shared) {
 async fn reject_connection(stream: TcpStream) {
     let message = "too many connections; raise gateway.max_connections and the limit of open files, or come back later";
     let body = auth::error_body("overloaded_error", message);
-    let head = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 5\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-        body.len()
-    );
-    let mut socket = Socket::new(stream);
-    let pieces = &mut [
-        std::io::IoSlice::new(head.as_bytes()),
-        std::io::IoSlice::new(body.as_bytes()),
-    ];
-    if socket.write_all(pieces).await.is_ok() {
-        socket.close().await;
-    }
+    let (parts, ()) = http::Request::new(()).into_parts();
+    let mut reply = ResponseWriter::new(Socket::new(stream), &parts);
+    // Its request is not read.
+    reply.mark_truncated();
+    let headers = HeaderMap::from_iter([
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        ),
+        (header::RETRY_AFTER, HeaderValue::from(5)),
+    ]);
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    // A client that is gone misses nothing.
+    reply.whole(status, &headers, body.into()).await.ok();
 }
 
 /// Answers the requests of one connection, one after the other.
@@ -126,7 +128,7 @@ async fn accept_request(
         Ok(body) => body,
         Err(problem) => {
             reply.mark_truncated();
-            return Err(respond_problem(shared, reply, path, problem.into()).await);
+            return Err(respond_problem(shared, reply, path, problem).await);
         }
     };
     if let Err(problem) = check(&parts) {
@@ -215,33 +217,6 @@ fn check(parts: &http::request::Parts) -> Result<(), Problem> {
         return Err(invalid(message));
     }
     Ok(())
-}
-
-fn invalid(message: impl AsRef<str>) -> Problem {
-    Problem::new(
-        StatusCode::BAD_REQUEST,
-        "invalid_request_error",
-        message.as_ref(),
-    )
-}
-
-impl From<BodyError> for Problem {
-    fn from(unreadable: BodyError) -> Self {
-        match unreadable {
-            BodyError::AccessDenied(refused) => Self::from(&refused),
-            BodyError::TooLarge => Self::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "request_too_large",
-                "the request is longer than gateway.max_body allows",
-            ),
-            BodyError::TooSlow => Self::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "timeout_error",
-                "the request took too long to come",
-            ),
-            BodyError::Incomplete => invalid("the request could not be read to its end"),
-        }
-    }
 }
 
 /// Responds with the reason for which a request for that path is refused.

@@ -4,11 +4,12 @@
 //! writes the response: a held request must be able to send a `102`, to send keep-alives at its own pace and to end
 //! without a clean end, and may not keep the buffers of a connection that is being read.
 
-use crate::auth::AccessDenied;
 use crate::body_store::{Body, BodyWriter};
+use crate::problem::Problem;
 use crate::server::socket::Socket;
 use crate::shared::Shared;
 use bytes::Bytes;
+use http::StatusCode;
 use http::request::Parts;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body as _, Incoming};
@@ -29,17 +30,7 @@ const MAX_HEADERS: usize = 128;
 /// A request that has arrived.
 pub(crate) struct ReceivedRequest {
     pub(crate) parts: Parts,
-    pub(crate) body: Result<Body, BodyError>,
-}
-
-/// The reason for which a body was not accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum BodyError {
-    /// The client may not send requests.
-    AccessDenied(AccessDenied),
-    TooLarge,
-    TooSlow,
-    Incomplete,
+    pub(crate) body: Result<Body, Problem>,
 }
 
 /// Reads the next request; `None` if there is none, or none that could be answered: then hyper has sent an error.
@@ -55,7 +46,7 @@ pub(crate) async fn read_request(
             let (parts, body) = request.into_parts();
             let body = match shared.check_access(&parts) {
                 Ok(()) => read_body(body, shared).await,
-                Err(refused) => Err(BodyError::AccessDenied(refused)),
+                Err(refused) => Err(refused.into()),
             };
             if let Some(sender) = sender {
                 sender.send(ReceivedRequest { parts, body }).ok();
@@ -85,39 +76,58 @@ pub(crate) async fn read_request(
 }
 
 /// Reads a body within all limits.
-async fn read_body(body: Incoming, shared: &Shared) -> Result<Body, BodyError> {
+async fn read_body(body: Incoming, shared: &Shared) -> Result<Body, Problem> {
     let limits = &shared.limits;
     let announced = body.size_hint().upper();
     let is_too_long =
         |length| usize::try_from(length).map_or(true, |length| length > limits.max_body_bytes);
     if announced.is_some_and(is_too_long) {
-        return Err(BodyError::TooLarge);
+        return Err(too_large());
     }
     let reading = tokio::time::timeout(limits.body_timeout, read_body_pieces(body, shared));
-    reading.await.map_err(|_| BodyError::TooSlow)?
+    reading.await.map_err(|_| too_slow())?
 }
 
-async fn read_body_pieces(mut body: Incoming, shared: &Shared) -> Result<Body, BodyError> {
+async fn read_body_pieces(mut body: Incoming, shared: &Shared) -> Result<Body, Problem> {
     let limits = &shared.limits;
     let mut coming = BodyWriter::new(&shared.body_store);
     while let Some(piece) = next_piece(&mut body, limits.body_idle_timeout).await? {
         if coming.len() + piece.len() > limits.max_body_bytes {
-            return Err(BodyError::TooLarge);
+            return Err(too_large());
         }
         if coming.len() == 0 && body.is_end_stream() {
             return Ok(Body::Memory(piece));
         }
         let added = coming.add(&piece).await;
-        added.map_err(|_| BodyError::Incomplete)?;
+        added.map_err(|_| incomplete())?;
     }
-    coming.finish().await.map_err(|_| BodyError::Incomplete)
+    coming.finish().await.map_err(|_| incomplete())
 }
 
-async fn next_piece(body: &mut Incoming, pause: Duration) -> Result<Option<Bytes>, BodyError> {
+async fn next_piece(body: &mut Incoming, pause: Duration) -> Result<Option<Bytes>, Problem> {
     let frame = tokio::time::timeout(pause, body.frame()).await;
-    let Some(frame) = frame.map_err(|_| BodyError::TooSlow)? else {
+    let Some(frame) = frame.map_err(|_| too_slow())? else {
         return Ok(None);
     };
-    let frame = frame.map_err(|_| BodyError::Incomplete)?;
+    let frame = frame.map_err(|_| incomplete())?;
     Ok(Some(frame.into_data().unwrap_or_default()))
+}
+
+fn too_large() -> Problem {
+    let message = "the request is longer than gateway.max_body allows";
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", message)
+}
+
+fn too_slow() -> Problem {
+    let message = "the request took too long to come";
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout_error", message)
+}
+
+fn incomplete() -> Problem {
+    invalid("the request could not be read to its end")
+}
+
+/// Returns the problem of a request that is invalid wherever it goes.
+pub(super) fn invalid(message: impl AsRef<str>) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
 }

@@ -13,21 +13,16 @@ const INTERIM: &[u8] = b"HTTP/1.1 102 Processing\r\n\r\n";
 /// A response that is being written.
 pub(crate) struct ResponseWriter {
     socket: Socket,
-    request: RequestTraits,
-    stage: Stage,
-    /// The bytes that go out before anything else.
-    unsent: Vec<u8>,
-    body_bytes_sent: u64,
-}
-
-/// The properties of the request that determine its response.
-#[derive(Clone, Copy, Debug)]
-struct RequestTraits {
+    /// The version of the request.
     version: Version,
     is_head: bool,
     is_keep_alive: bool,
     /// Whether only a part of the request was read.
     is_truncated: bool,
+    stage: Stage,
+    /// The bytes that go out before anything else.
+    unsent: Vec<u8>,
+    body_bytes_sent: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +49,10 @@ impl ResponseWriter {
     pub(crate) fn new(socket: Socket, parts: &http::request::Parts) -> Self {
         Self {
             socket,
-            request: RequestTraits {
-                version: parts.version,
-                is_head: parts.method == Method::HEAD,
-                is_keep_alive: is_keep_alive(parts),
-                is_truncated: false,
-            },
+            version: parts.version,
+            is_head: parts.method == Method::HEAD,
+            is_keep_alive: is_keep_alive(parts),
+            is_truncated: false,
             stage: Stage::BeforeHead,
             unsent: Vec::new(),
             body_bytes_sent: 0,
@@ -78,13 +71,13 @@ impl ResponseWriter {
 
     /// Closes the connection after this response.
     pub(crate) fn disable_keep_alive(&mut self) {
-        self.request.is_keep_alive = false;
+        self.is_keep_alive = false;
     }
 
     /// Leaves the rest of the request unread: it would be taken for another one.
     pub(crate) fn mark_truncated(&mut self) {
         self.disable_keep_alive();
-        self.request.is_truncated = true;
+        self.is_truncated = true;
     }
 
     /// Waits until the client disconnects.
@@ -94,7 +87,7 @@ impl ResponseWriter {
 
     /// Sends an interim response. Version 1.0 has none.
     pub(crate) async fn interim(&mut self) -> io::Result<()> {
-        if self.stage == Stage::BeforeHead && self.request.version == Version::HTTP_11 {
+        if self.stage == Stage::BeforeHead && self.version == Version::HTTP_11 {
             self.socket.write_all(&mut [IoSlice::new(INTERIM)]).await?;
         }
         Ok(())
@@ -106,7 +99,7 @@ impl ResponseWriter {
         let framing = match length {
             _ if bodiless => Framing::Nothing,
             Some(length) => Framing::Length(length),
-            None if self.request.version == Version::HTTP_11 => Framing::Chunked,
+            None if self.version == Version::HTTP_11 => Framing::Chunked,
             None => Framing::UntilClosed,
         };
         if framing == Framing::UntilClosed {
@@ -125,15 +118,13 @@ impl ResponseWriter {
             Framing::Chunked => push_header(head, b"transfer-encoding", b"chunked"),
             Framing::Nothing | Framing::UntilClosed => {}
         }
-        if !self.request.is_keep_alive {
+        if !self.is_keep_alive {
             push_header(head, b"connection", b"close");
         }
         head.extend_from_slice(b"\r\n");
-        let without_body = self.request.is_head;
-        self.stage = Stage::Body(if without_body {
-            Framing::Nothing
-        } else {
-            framing
+        self.stage = Stage::Body(match self.is_head {
+            true => Framing::Nothing,
+            false => framing,
         });
     }
 
@@ -167,10 +158,9 @@ impl ResponseWriter {
             self.stage = Stage::Body(Framing::Length(left));
         }
         let body = pieces.iter().map(|piece| IoSlice::new(piece));
-        let end: &[u8] = if framing == Framing::Chunked {
-            b"\r\n"
-        } else {
-            b""
+        let end: &[u8] = match framing {
+            Framing::Chunked => b"\r\n",
+            _ => b"",
         };
         let mut all: Vec<IoSlice<'_>> = Vec::with_capacity(pieces.len() + 2);
         all.push(IoSlice::new(&self.unsent));
@@ -194,10 +184,10 @@ impl ResponseWriter {
         }
         self.stage = Stage::Over;
         self.flush().await?;
-        if self.request.is_keep_alive {
+        if self.is_keep_alive {
             return Ok(Some(self.socket));
         }
-        match self.request.is_truncated {
+        match self.is_truncated {
             true => self.socket.close().await,
             false => tokio::io::AsyncWriteExt::shutdown(&mut self.socket).await?,
         }

@@ -1,7 +1,8 @@
-//! A client for the control endpoints of a running gateway: HTTP on this machine, with the gateway's token.
+//! A client for the control endpoints of the gateways of this machine: HTTP, with the gateway's token.
 
-use crate::commands::gateway::registry::RunningGateway;
+use crate::commands::gateway::registry::{self, RunningGateway};
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use outlast_engine::Transport;
 use outlast_engine::transport::{Http, HttpSettings, Method, Request};
 use outlast_gateway::auth::Token;
@@ -21,7 +22,7 @@ const NO_SUCH_REQUEST: &str = "no_such_request";
 
 /// A request to the control endpoints of a gateway.
 #[derive(Clone, Copy)]
-pub(in crate::commands::gateway) enum ControlRequest<'a> {
+pub(crate) enum ControlRequest<'a> {
     /// Lists the held requests.
     Status,
     /// Retries one held request, or all of them, now.
@@ -99,8 +100,36 @@ impl fmt::Display for ControlError {
 
 impl std::error::Error for ControlError {}
 
+/// Returns all running gateways, ordered by port: `{port, address, status}` each. A gateway that does not respond has
+/// `problem` in place of `status`.
+pub(crate) async fn gateways(home: &Path) -> Vec<Value> {
+    let running = registry::running(home);
+    join_all(running.iter().map(|one| gateway_json(one, home))).await
+}
+
+async fn gateway_json(running: &RunningGateway, home: &Path) -> Value {
+    let problem = match send(running, home, ControlRequest::Gateways).await {
+        Ok(mut answer) if answer["gateways"][0].is_object() => return answer["gateways"][0].take(),
+        Ok(_) => "the gateway is of another version".to_owned(),
+        Err(unanswered) => unanswered.to_string(),
+    };
+    json!({ "port": running.address.port(), "address": running.address, "problem": problem })
+}
+
+/// Sends a control request to the gateway on that port and returns its JSON.
+pub(crate) async fn send_to_port(
+    home: &Path,
+    port: u16,
+    request: ControlRequest<'_>,
+) -> Result<Value, ControlError> {
+    let mut running = registry::running(home).into_iter();
+    let found = running.find(|one| one.address.port() == port);
+    let gateway = found.ok_or(ControlError::NoGateway(port))?;
+    send(&gateway, home, request).await
+}
+
 /// Sends a control request to a gateway of this home and returns its JSON; `Null` if it holds no such request.
-pub(in crate::commands::gateway) async fn send_optional(
+pub(super) async fn send_optional(
     running: &RunningGateway,
     home: &Path,
     question: ControlRequest<'_>,
@@ -112,7 +141,7 @@ pub(in crate::commands::gateway) async fn send_optional(
 }
 
 /// Sends a control request to a gateway of this home and returns its JSON.
-pub(in crate::commands::gateway) async fn send(
+pub(super) async fn send(
     running: &RunningGateway,
     home: &Path,
     question: ControlRequest<'_>,
@@ -163,3 +192,7 @@ async fn exchange(http: &Http, request: Request) -> Result<(u16, Vec<u8>), Strin
     }
     Ok((response.status, body))
 }
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod tests;

@@ -6,12 +6,9 @@
 use super::agents::{
     Agent, CUSTOM_HEADERS, CodexKey, GatewayEndpoint, Variable, agent_setup, pi_extension,
 };
-use super::env::openai_path;
-use super::log;
+use super::log::{self, Traces};
 use super::start::{Audience, StartedGateway, start};
-use super::traces::Traces;
 use crate::args::{AgentName, LaunchArguments};
-use crate::commands::gateway::registry::write_private;
 use crate::config::{self, Settings, Warnings};
 use crate::platform::clock;
 use crate::platform::exit::{Exit, UsageError};
@@ -20,11 +17,12 @@ use crate::platform::signals::{Signal, SignalStream};
 use anyhow::Context;
 use outlast_engine::Clock;
 use std::ffi::{OsStr, OsString};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
+use tempfile::NamedTempFile;
 use tokio::process::{Child, Command};
 
 /// The time limit for the gateway's shutdown: the agent has ended, so no client is left.
@@ -61,17 +59,18 @@ async fn launch(
         .split_first()
         .ok_or_else(|| UsageError("there is no program to run".to_owned()))?;
     let url = started.running.url();
-    let base = GatewayEndpoint {
-        url: &url,
-        openai_path: openai_path(&settings[0].gateway.openai),
-    };
+    let base = GatewayEndpoint::new(&url, &settings[0].gateway.openai);
     let agent = Agent::from_program(name);
     let recipe = agent_setup(agent, base, codex_key());
     let extension = write_pi_extension(agent, typed, base, started)?;
     let mut command = Command::new(name);
     command
         .args(recipe.arguments)
-        .args(extension.iter().flat_map(PiExtension::arguments))
+        .args(
+            extension
+                .iter()
+                .flat_map(|file| [OsStr::new("-e"), file.path().as_os_str()]),
+        )
         .args(typed)
         .envs(recipe.variables.into_iter().map(with_user_headers))
         .envs(no_proxy_variables(|name| std::env::var(name).ok()));
@@ -144,38 +143,32 @@ fn codex_key() -> CodexKey {
     }
 }
 
-/// A temporary file with pi's provider settings; removed on drop.
-struct PiExtension(PathBuf);
-
-impl PiExtension {
-    fn arguments(&self) -> [&OsStr; 2] {
-        [OsStr::new("-e"), self.0.as_os_str()]
-    }
-}
-
-impl Drop for PiExtension {
-    fn drop(&mut self) {
-        std::fs::remove_file(&self.0).ok();
-    }
-}
-
-/// Creates pi's extension file, if the program is pi and is about to call a model.
+/// Creates pi's extension file, if the program is pi and is about to call a model. It is removed with the returned handle.
 fn write_pi_extension(
     agent: Agent,
     typed: &[OsString],
     base: GatewayEndpoint<'_>,
     started: &StartedGateway,
-) -> anyhow::Result<Option<PiExtension>> {
+) -> anyhow::Result<Option<NamedTempFile>> {
     const COMMANDS: [&str; 6] = ["install", "remove", "uninstall", "update", "list", "config"];
     let is_command = |word: &OsString| COMMANDS.iter().any(|command| word == command);
     if agent != Agent::Known(AgentName::Pi) || typed.first().is_some_and(is_command) {
         return Ok(None);
     }
+    let home = &started.home;
     let name = format!("gateway-{}.mjs", started.running.address.port());
-    let file = PiExtension(started.home.join(name));
-    write_private(&file.0, pi_extension(base).as_bytes())
-        .with_context(|| format!("cannot write {}", file.0.display()))?;
-    Ok(Some(file))
+    // A gateway that was killed may have left one.
+    std::fs::remove_file(home.join(&name)).ok();
+    let mut form = tempfile::Builder::new();
+    let written = form
+        .prefix(&name)
+        .rand_bytes(0)
+        .tempfile_in(home)
+        .and_then(|mut file| {
+            file.write_all(pi_extension(base).as_bytes())?;
+            Ok(Some(file))
+        });
+    written.with_context(|| format!("cannot write to {}", home.display()))
 }
 
 /// Converts a variable to a name and a value; the user's own headers are kept.

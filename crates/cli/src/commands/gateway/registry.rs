@@ -7,28 +7,28 @@ use crate::args::GatewaySelector;
 use crate::platform::exit::UsageError;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// A running gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::commands::gateway) struct RunningGateway {
-    pub(in crate::commands::gateway) address: SocketAddr,
-    pub(in crate::commands::gateway) pid: u32,
+pub(super) struct RunningGateway {
+    pub(super) address: SocketAddr,
+    pub(super) pid: u32,
     /// Whether the gateway serves one program only, and ends with it.
-    pub(in crate::commands::gateway) for_program: bool,
+    pub(super) for_program: bool,
 }
 
 impl RunningGateway {
     /// Returns the address for programs on this machine.
-    pub(in crate::commands::gateway) fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         url(self.address)
     }
 }
 
 /// Returns the address at which programs on this machine reach the given listener.
-pub(in crate::commands::gateway) fn url(address: SocketAddr) -> String {
+pub(super) fn url(address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -38,18 +38,16 @@ pub(in crate::commands::gateway) fn url(address: SocketAddr) -> String {
 }
 
 /// The registration file of this gateway; removed on drop.
-pub(in crate::commands::gateway) struct Registration(PathBuf);
+pub(super) struct Registration(PathBuf);
 
 impl Registration {
     /// Writes the registration file.
-    pub(in crate::commands::gateway) fn register(
-        home: &Path,
-        running: &RunningGateway,
-    ) -> io::Result<Self> {
+    pub(super) fn register(home: &Path, running: &RunningGateway) -> io::Result<Self> {
         let path = home.join(format!("gateway-{}.json", running.address.port()));
-        let draft = path.with_extension(running.pid.to_string());
-        write_private(&draft, serde_json::to_string(running)?.as_bytes())?;
-        fs::rename(&draft, &path)?;
+        // Only this user can read it.
+        let mut draft = tempfile::NamedTempFile::new_in(home)?;
+        serde_json::to_writer(&mut draft, running)?;
+        draft.persist(&path)?;
         Ok(Self(path))
     }
 }
@@ -63,19 +61,12 @@ impl Drop for Registration {
     }
 }
 
-/// Writes a file that only this user can read.
-pub(in crate::commands::gateway) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut options = outlast_store::private::options();
-    options.write(true).create(true).truncate(true);
-    options.open(path)?.write_all(bytes)
-}
-
 fn read(path: &Path) -> Option<RunningGateway> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 /// Returns all running gateways, ordered by port.
-pub(in crate::commands::gateway) fn running(home: &Path) -> Vec<RunningGateway> {
+pub(super) fn running(home: &Path) -> Vec<RunningGateway> {
     let entries = fs::read_dir(home).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path()).filter(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -96,7 +87,7 @@ pub(in crate::commands::gateway) fn running(home: &Path) -> Vec<RunningGateway> 
 }
 
 /// Returns the selected gateways, at least one.
-pub(in crate::commands::gateway) fn select(
+pub(super) fn select(
     home: &Path,
     which: GatewaySelector,
 ) -> Result<Vec<RunningGateway>, UsageError> {
@@ -117,7 +108,7 @@ pub(in crate::commands::gateway) fn select(
 }
 
 /// Formats the ports of gateways as a list.
-pub(in crate::commands::gateway) fn list_ports(all: &[RunningGateway]) -> String {
+pub(super) fn list_ports(all: &[RunningGateway]) -> String {
     let ports = all.iter().map(|one| one.address.port().to_string());
     ports.collect::<Vec<_>>().join(", ")
 }

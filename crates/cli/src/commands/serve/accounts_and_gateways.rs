@@ -1,8 +1,7 @@
 //! Accounts, gates and the gateways of this machine, as a server reports them.
 
 use crate::commands::accounts;
-use crate::commands::gateway::local_gateways;
-use crate::commands::gateway::local_gateways::ControlError;
+use crate::commands::gateway::client::{self, ControlError, ControlRequest};
 use crate::commands::serve::session_factory::ServeSessionFactory;
 use crate::config;
 use crate::platform::home;
@@ -19,15 +18,12 @@ impl ServeSessionFactory {
         let unavailable =
             |error: &dyn std::fmt::Display| Problem::unavailable("unavailable", error.to_string());
         let home = home.map_err(|error| unavailable(&error))?;
-        let answered = match question {
-            GatewayRequest::RequestLog(after) => {
-                local_gateways::request_log(&home, port, after).await
-            }
-            GatewayRequest::RetryNow(id) => {
-                local_gateways::retry_now(&home, port, id.as_deref()).await
-            }
-            GatewayRequest::Cancel(id) => local_gateways::cancel(&home, port, &id).await,
+        let request = match &question {
+            GatewayRequest::RequestLog(after) => ControlRequest::RequestLog(*after),
+            GatewayRequest::RetryNow(id) => ControlRequest::RetryNow(id.as_deref()),
+            GatewayRequest::Cancel(id) => ControlRequest::Cancel(id),
         };
+        let answered = client::send_to_port(&home, port, request).await;
         answered.map_err(|error| match &error {
             ControlError::NoGateway(_) | ControlError::Refused { status: 404, .. } => {
                 Problem::unknown(error.to_string())
@@ -61,7 +57,7 @@ impl HostServices for ServeSessionFactory {
     fn gateways(&self) -> BoxFuture<'_, Vec<Value>> {
         Box::pin(async {
             match home::path() {
-                Ok(home) => local_gateways::gateways(&home).await,
+                Ok(home) => client::gateways(&home).await,
                 Err(_) => Vec::new(),
             }
         })

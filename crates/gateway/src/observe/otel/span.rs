@@ -15,28 +15,10 @@ use outlast_kernel::time::millis;
 use outlast_kernel::verdict::Cause;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-const SERVICE: &str = "outlast-gateway";
-const SCOPE: &str = "outlast";
-
-const OPERATION: &str = "gen_ai.operation.name";
-const PROVIDER: &str = "gen_ai.provider.name";
-const MODEL: &str = "gen_ai.request.model";
-const METHOD: &str = "http.request.method";
-const PATH: &str = "url.path";
 const STATUS: &str = "http.response.status_code";
-const BYTES_IN: &str = "http.request.body.size";
-const BYTES_OUT: &str = "http.response.body.size";
 const ERROR: &str = "error.type";
-const REQUEST: &str = "outlast.request.id";
-const CLIENT: &str = "outlast.client";
-const ACCOUNT: &str = "outlast.account";
-const OUTCOME: &str = "outlast.outcome";
 const ATTEMPT: &str = "outlast.attempt";
 const ATTEMPTS: &str = "outlast.attempts";
-const WAITED: &str = "outlast.waited_ms";
-const FIRST_BYTE: &str = "outlast.first_byte_ms";
-const WAKE: &str = "outlast.wake";
-const RESENT: &str = "outlast.resent";
 
 /// An event of a request before it is over; small, because ten thousand may wait.
 #[derive(Clone, Copy, Debug)]
@@ -98,8 +80,10 @@ impl SpanEvent {
         let (key, attempts) = self.attempts;
         let cause = self.cause.map(|cause| word(ERROR, cause.as_str()));
         let status = self.status.map(|status| number(STATUS, status));
-        let wake = self.wake.map(|at| KeyValue::new(WAKE, at.to_string()));
-        let resent = self.resent.map(|times| number(RESENT, times));
+        let wake = self
+            .wake
+            .map(|at| KeyValue::new("outlast.wake", at.to_string()));
+        let resent = self.resent.map(|times| number("outlast.resent", times));
         let others = [cause, status, wake, resent].into_iter().flatten();
         let attributes = std::iter::once(number(key, attempts)).chain(others);
         Event::new(self.name, time(self.at), attributes.collect(), 0)
@@ -109,7 +93,7 @@ impl SpanEvent {
 /// Returns the resource that names this program as the source of the spans.
 pub(super) fn resource() -> Resource {
     Resource::builder_empty()
-        .with_service_name(SERVICE)
+        .with_service_name("outlast-gateway")
         .with_attribute(word("service.version", env!("CARGO_PKG_VERSION")))
         .build()
 }
@@ -131,7 +115,7 @@ pub(super) fn build_span(id: &str, record: &Record<'_>, moments: &[SpanEvent]) -
         events,
         links: SpanLinks::default(),
         status: status(record),
-        instrumentation_scope: InstrumentationScope::builder(SCOPE).build(),
+        instrumentation_scope: InstrumentationScope::builder("outlast").build(),
     }
 }
 
@@ -177,26 +161,38 @@ fn provider(dialect: Dialect) -> &'static str {
 fn attributes(id: &str, record: &Record<'_>) -> Vec<KeyValue> {
     let text = |key, text: &str| KeyValue::new(key, log::cleaned(text).into_owned());
     let mut all = vec![
-        text(REQUEST, id),
-        word(CLIENT, record.client),
-        text(METHOD, record.method),
-        KeyValue::new(PATH, log::cleaned_path(record.path).into_owned()),
-        word(OUTCOME, record.outcome.as_str()),
+        text("outlast.request.id", id),
+        word("outlast.client", record.client),
+        text("http.request.method", record.method),
+        KeyValue::new("url.path", log::cleaned_path(record.path).into_owned()),
+        word("outlast.outcome", record.outcome.as_str()),
         number(ATTEMPTS, record.attempts),
-        duration(WAITED, record.waited),
-        size(BYTES_IN, record.bytes_in),
-        size(BYTES_OUT, record.bytes_out),
+        duration("outlast.waited_ms", record.waited),
+        size("http.request.body.size", record.bytes_in),
+        size("http.response.body.size", record.bytes_out),
     ];
-    all.extend(operation(record).map(|operation| word(OPERATION, operation)));
+    all.extend(operation(record).map(|operation| word("gen_ai.operation.name", operation)));
     all.extend(
         record
             .dialect
-            .map(|dialect| word(PROVIDER, provider(dialect))),
+            .map(|dialect| word("gen_ai.provider.name", provider(dialect))),
     );
-    all.extend(record.model.map(|model| text(MODEL, model)));
-    all.extend(record.account.map(|account| text(ACCOUNT, account)));
+    all.extend(
+        record
+            .model
+            .map(|model| text("gen_ai.request.model", model)),
+    );
+    all.extend(
+        record
+            .account
+            .map(|account| text("outlast.account", account)),
+    );
     all.extend(record.status.map(|status| number(STATUS, status)));
-    all.extend(record.first_byte.map(|time| duration(FIRST_BYTE, time)));
+    all.extend(
+        record
+            .first_byte
+            .map(|time| duration("outlast.first_byte_ms", time)),
+    );
     all.extend(record.cause.map(|cause| word(ERROR, cause.as_str())));
     all
 }

@@ -1,5 +1,5 @@
 use super::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
 const START: u64 = 1_800_000_000;
 
@@ -39,7 +39,7 @@ fn busy() -> Value {
     })
 }
 
-fn lines(status: &Value, columns: usize) -> String {
+fn view_lines(status: &Value, columns: usize) -> String {
     let running = RunningGateway {
         address: "127.0.0.1:4180".parse().unwrap(),
         pid: 4711,
@@ -60,7 +60,7 @@ fn lines(status: &Value, columns: usize) -> String {
 
 #[test]
 fn busy_gateway_view_shows_all_sections() {
-    insta::assert_snapshot!([lines(&busy(), 1000), lines(&busy(), 40)].join("\n\n"));
+    insta::assert_snapshot!([view_lines(&busy(), 1000), view_lines(&busy(), 40)].join("\n\n"));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn idle_gateway_view_is_one_line() {
     }
     idle["draining"] = false.into();
     assert_eq!(
-        lines(&idle, 100),
+        view_lines(&idle, 100),
         "http://127.0.0.1:4180 (pid 4711, up 1h): 0 connections, 0 requests under way, 0 waiting"
     );
 }

@@ -50,9 +50,10 @@ fn value_is_quoted_when_shell_would_split_or_expand_it() {
 
 #[test]
 fn chatgpt_upstream_uses_codex_path() {
+    let path = |upstream: &Upstream| GatewayEndpoint::new("http://g", upstream).openai_path;
     let chatgpt = Upstream::Url("https://chatgpt.com/".to_owned());
-    assert_eq!(openai_path(&chatgpt), "/backend-api/codex");
+    assert_eq!(path(&chatgpt), "/backend-api/codex");
     let other = Upstream::Url("https://example.com".to_owned());
-    assert_eq!(openai_path(&other), "/v1");
-    assert_eq!(openai_path(&Upstream::ProviderDefault), "/v1");
+    assert_eq!(path(&other), "/v1");
+    assert_eq!(path(&Upstream::ProviderDefault), "/v1");
 }

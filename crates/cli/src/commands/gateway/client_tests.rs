@@ -77,6 +77,7 @@ async fn waiting_request_can_be_listed_retried_and_cancelled() {
     let home = home.path();
     let (address, _left) = start(home).await;
     let port = address.port();
+    let send = |request| send_to_port(home, port, request);
     let mut client = TcpStream::connect(address).await.unwrap();
     let asked = format!(
         "POST /v1/messages HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}"
@@ -89,33 +90,37 @@ async fn waiting_request_can_be_listed_retried_and_cancelled() {
             break id.to_owned();
         }
     };
-    let seen = request_log(home, port, 0).await.unwrap();
+    let seen = send(ControlRequest::RequestLog(0)).await.unwrap();
     assert_eq!(seen["requests"][0]["id"], *id);
     let seq = seen["seq"].as_u64().unwrap();
     assert_eq!(
-        retry_now(home, port, Some(&id)).await,
+        send(ControlRequest::RetryNow(Some(&id))).await,
         Ok(json!({ "retried": 1 }))
     );
     assert_eq!(
-        cancel(home, port, &id).await,
+        send(ControlRequest::Cancel(&id)).await,
         Ok(json!({ "cancelled": id }))
     );
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.unwrap();
     assert!(answer.contains("cancelled at the gateway"), "{answer}");
-    let later = request_log(home, port, seq).await.unwrap();
+    let later = send(ControlRequest::RequestLog(seq)).await.unwrap();
     assert_eq!(later["requests"][0]["outcome"], "cancelled");
     assert_eq!(
-        request_log(home, port, later["seq"].as_u64().unwrap())
-            .await
-            .unwrap()["requests"],
+        send_to_port(
+            home,
+            port,
+            ControlRequest::RequestLog(later["seq"].as_u64().unwrap())
+        )
+        .await
+        .unwrap()["requests"],
         json!([])
     );
     assert_eq!(
-        retry_now(home, port, None).await,
+        send(ControlRequest::RetryNow(None)).await,
         Ok(json!({ "retried": 0 }))
     );
-    let refused = cancel(home, port, &id).await.unwrap_err();
+    let refused = send(ControlRequest::Cancel(&id)).await.unwrap_err();
     let ControlError::Refused { status, code, .. } = &refused else {
         panic!("{refused:?}");
     };
@@ -132,7 +137,7 @@ async fn unreachable_gateway_is_listed_with_its_problem() {
     let home = home.path();
     assert_eq!(gateways(home).await, [json!(null); 0]);
     assert_eq!(
-        request_log(home, 9, 0).await,
+        send_to_port(home, 9, ControlRequest::RequestLog(0)).await,
         Err(ControlError::NoGateway(9))
     );
     let (address, _left) = start(home).await;
@@ -150,6 +155,8 @@ async fn unreachable_gateway_is_listed_with_its_problem() {
     );
     assert_eq!(all[1]["address"], json!(address));
     assert!(all[1]["status"].is_object());
-    let failed = cancel(home, 9, "x").await.unwrap_err();
+    let failed = send_to_port(home, 9, ControlRequest::Cancel("x"))
+        .await
+        .unwrap_err();
     assert!(matches!(failed, ControlError::Unreachable(_)), "{failed:?}");
 }
