@@ -1,26 +1,22 @@
 //! Command-line arguments of `outlast`: the global options, the subcommands and the session options they share.
 
-mod demo;
 mod explain;
 mod gateway;
-mod help;
 mod manual;
-mod mock;
+mod rehearsal;
 mod run;
 mod runs;
 mod serve;
 mod sessions;
 mod settings;
-mod simulate;
 
-pub(crate) use demo::DemoArguments;
 pub(crate) use explain::ExplainArguments;
 pub(crate) use gateway::{
     AgentName, EnvFormat, GatewayArguments, GatewayCommand, GatewaySelector, GatewayServeArguments,
     LaunchArguments, LogFormat,
 };
 pub(crate) use manual::{CompletionsArguments, ManArguments};
-pub(crate) use mock::MockArguments;
+pub(crate) use rehearsal::{DemoArguments, MockArguments, SimulateArguments};
 pub(crate) use run::RunArguments;
 pub(crate) use runs::{ReportFormat, RunsArguments, RunsCommand, ShowArguments};
 pub(crate) use serve::ServerArguments;
@@ -28,7 +24,6 @@ pub(crate) use sessions::{ExportFormat, ResumeArguments, RpcArguments, SessionsC
 pub(crate) use settings::{
     AccountsArguments, ConfigCommand, DoctorArguments, PolicyCommand, TrustArguments,
 };
-pub(crate) use simulate::SimulateArguments;
 
 use crate::config::SEPARATOR;
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -37,7 +32,7 @@ use std::path::PathBuf;
 
 /// Keeps LLM agents running through provider failure.
 #[derive(Debug, Parser)]
-#[command(name = "outlast", version, after_help = help::below_options(), args_conflicts_with_subcommands = true)]
+#[command(name = "outlast", version, after_help = manual::below_options(), args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,

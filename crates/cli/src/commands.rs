@@ -2,13 +2,12 @@
 
 pub(crate) mod accounts;
 pub(crate) mod compact;
-pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod gateway;
-pub(crate) mod man;
+pub(crate) mod manual;
 pub(crate) mod mock;
 pub(crate) mod plot;
 pub(crate) mod policy;

@@ -85,8 +85,8 @@ fn run(arguments: args::Arguments) -> anyhow::Result<Exit> {
         args::Command::Accounts(arguments) => commands::accounts::run(&arguments),
         args::Command::Doctor(arguments) => commands::doctor::run(&arguments),
         args::Command::Trust(arguments) => commands::trust::run(arguments),
-        args::Command::Completions(arguments) => commands::completions::run(&arguments),
-        args::Command::Man(arguments) => commands::man::run(&arguments),
+        args::Command::Completions(arguments) => commands::manual::completions(&arguments),
+        args::Command::Man(arguments) => commands::manual::man(&arguments),
     }
 }
 

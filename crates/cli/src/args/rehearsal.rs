@@ -1,11 +1,62 @@
-//! Arguments of `outlast simulate`.
+//! Arguments of the commands that rehearse failure: `outlast demo`, `outlast mock` and `outlast simulate`.
 
 use crate::config::duration;
 use clap::Args;
 use outlast_mock::simulation::Flap;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
+
+const DEMO_NOTES: &str =
+    "The demo runs this program twice on this machine: as a scripted provider that fails, and as an
+agent that sends it requests, both with an accelerated clock. It needs no key, no account and no
+network. It works in a temporary folder (TMPDIR), which it removes at the end. The exit code is 1 if
+a failure was not handled.
+
+Examples:
+  outlast demo                      # about ninety seconds, with time to read
+  outlast demo --fast               # without pauses for reading";
+
+#[derive(Debug, Args)]
+#[command(after_help = DEMO_NOTES)]
+pub(crate) struct DemoArguments {
+    /// Skip the pauses for reading, and use a faster clock
+    #[arg(long)]
+    pub(crate) fast: bool,
+}
+
+const MOCK_EXAMPLES: &str = "Examples:
+  outlast mock --script outage:600                                # down for ten minutes
+  outlast mock --script big=overloaded:2 --script small=ok        # for each model
+  curl -s http://127.0.0.1:8787/_outlast/script -d '{\"script\":\"overloaded:3\"}'
+  curl -s http://127.0.0.1:8787/_outlast/requests                 # what arrived";
+
+fn mock_notes() -> String {
+    format!("{}\n\n{MOCK_EXAMPLES}", outlast_mock::help().trim_end())
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = mock_notes())]
+pub(crate) struct MockArguments {
+    /// Address to listen on; port 0 takes any free port
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787", value_parser = address)]
+    pub(crate) listen: SocketAddr,
+
+    /// Script for requests that name none by their model or the header `x-outlast-script`; MODEL=SCRIPT applies to
+    /// one model only (may be given more than once) [default: ok]
+    #[arg(long = "script", value_name = "[MODEL=]SCRIPT")]
+    pub(crate) scripts: Vec<String>,
+
+    /// Exit when stdin is closed, so that it does not outlive the program that started it
+    #[arg(long)]
+    pub(crate) until_stdin_ends: bool,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse();
+    address.map_err(|_| "write an address and a port, such as 127.0.0.1:8787".to_owned())
+}
 
 const SIMULATE_NOTES: &str = "Faults that begin, begin after two minutes. The simulation compares:
   outlast          the shared gate with the policy `gateway`

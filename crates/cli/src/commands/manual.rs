@@ -1,6 +1,6 @@
-//! `outlast man`: the manual pages that `clap_mangen` makes from the texts of `--help`.
+//! `outlast man` and `outlast completions`: manual pages and shell completion scripts, made from the texts of `--help`.
 
-use crate::args::{Arguments, ManArguments};
+use crate::args::{Arguments, CompletionsArguments, ManArguments};
 use crate::output::print;
 use crate::platform::exit::{Exit, UsageError};
 use anyhow::Context;
@@ -8,7 +8,14 @@ use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use std::path::Path;
 
-pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<Exit> {
+pub(crate) fn completions(arguments: &CompletionsArguments) -> anyhow::Result<Exit> {
+    let mut script = Vec::new();
+    let mut command = Arguments::command();
+    clap_complete::generate(arguments.shell, &mut command, "outlast", &mut script);
+    print(&String::from_utf8(script)?)
+}
+
+pub(crate) fn man(arguments: &ManArguments) -> anyhow::Result<Exit> {
     // All commands but `help`, which describes only the others.
     let mut tree = Arguments::command().disable_help_subcommand(true);
     tree.build();
