@@ -6,22 +6,16 @@ use super::timeline::{Bar, LEGEND, Mark, Timeline};
 use outlast_session::transcript::html::{PAGE_END, Page};
 
 const STYLE: &str = concat!("<style>\n", include_str!("page.css"), "</style>\n");
+/// The beginnings of cells with numbers.
+const NUMBER: &str = "<td class=\"number\">";
+const NUMBER_HEAD: &str = "<th class=\"number\">";
 
 /// Renders the whole page.
 pub(super) fn document(account: &Summary, timeline: &Timeline) -> String {
     let mut page = Page::begin(&account.title);
     page.markup(STYLE)
-        .markup("<p>")
-        .text(&account.verdict)
-        .markup("</p>\n<dl>\n");
-    for (name, value) in &account.facts {
-        page.markup("<dt>")
-            .markup(name)
-            .markup("</dt><dd>")
-            .text(value)
-            .markup("</dd>\n");
-    }
-    page.markup("</dl>\n");
+        .wrapped("<p>", &account.verdict, "</p>\n")
+        .facts(&account.facts);
     draw(&mut page, timeline);
     steps(&mut page, &account.rows);
     if !account.failures.is_empty() {
@@ -38,7 +32,7 @@ pub(super) fn document(account: &Summary, timeline: &Timeline) -> String {
         artifacts(&mut page, &account.artifacts);
     }
     for said in &account.left_out {
-        page.markup("<p>").text(said).markup("</p>\n");
+        page.wrapped("<p>", said, "</p>\n");
     }
     page.markup(PAGE_END);
     page.finish()
@@ -55,22 +49,18 @@ fn draw(page: &mut Page, timeline: &Timeline) {
         } else {
             "time last"
         };
-        place(page, class, mark)
-            .markup("><span>")
-            .text(&mark.text)
-            .markup("</span></span>\n");
+        place(page, class, mark).wrapped("><span>", &mark.text, "</span></span>\n");
     }
     for mark in &timeline.resumes {
-        let title = place(page, "resume", mark)
-            .markup(" title=\"")
-            .text(&mark.text);
-        title.markup("\"></span>\n");
+        place(page, "resume", mark).wrapped(" title=\"", &mark.text, "\"></span>\n");
     }
     page.markup("</div>\n");
     for row in &timeline.rows {
-        page.markup("<div class=\"row\"><b dir=\"auto\">")
-            .text(&row.step)
-            .markup("</b><div>");
+        page.wrapped(
+            "<div class=\"row\"><b dir=\"auto\">",
+            &row.step,
+            "</b><div>",
+        );
         for one in &row.bars {
             bar(page, one);
         }
@@ -78,11 +68,8 @@ fn draw(page: &mut Page, timeline: &Timeline) {
     }
     page.markup("</div>\n<figcaption>");
     for look in LEGEND {
-        page.markup("<span><i class=\"")
-            .markup(look.class)
-            .markup("\"></i> ")
-            .markup(look.legend)
-            .markup("</span>\n");
+        page.wrapped("<span><i class=\"", look.class, "\"></i> ")
+            .wrapped("", look.legend, "</span>\n");
     }
     page.markup("<span><i class=\"resume\"></i> taken up again</span>\n")
         .text(&timeline.left_out)
@@ -91,23 +78,18 @@ fn draw(page: &mut Page, timeline: &Timeline) {
 
 /// Begins a `span` at its place.
 fn place<'a>(page: &'a mut Page, class: &'static str, mark: &Mark) -> &'a mut Page {
-    page.markup("<span class=\"")
-        .markup(class)
-        .markup("\" style=\"left:")
-        .text(&format!("{:.2}%", mark.left))
-        .markup("\"")
+    let left = format!("{:.2}%", mark.left);
+    page.wrapped("<span class=\"", class, "\" ")
+        .wrapped("style=\"left:", &left, "\"")
 }
 
 fn bar(page: &mut Page, bar: &Bar) {
-    page.markup("<i class=\"")
-        .markup(bar.look.class)
-        .markup("\" style=\"left:")
-        .text(&format!("{:.2}%;width:{:.2}%", bar.left, bar.width))
-        .markup("\" title=\"")
-        .text(&bar.title)
-        .markup("\">");
+    let place = format!("left:{:.2}%;width:{:.2}%", bar.left, bar.width);
+    page.wrapped("<i class=\"", bar.look.class, "\" ")
+        .wrapped("style=\"", &place, "\" ")
+        .wrapped("title=\"", &bar.title, "\">");
     if !bar.label.is_empty() {
-        page.markup("<span>").text(&bar.label).markup("</span>");
+        page.wrapped("<span>", &bar.label, "</span>");
     }
     page.markup("</i>");
 }
@@ -115,17 +97,12 @@ fn bar(page: &mut Page, bar: &Bar) {
 fn steps(page: &mut Page, rows: &[StepRow]) {
     page.markup("<h2>Steps</h2>\n<div class=\"wide\">\n<table>\n<tr><th>step</th><th>outcome</th>");
     for name in ["visits", "attempts", "worked", "waited", "tokens", "cost"] {
-        page.markup("<th class=\"number\">")
-            .markup(name)
-            .markup("</th>");
+        page.wrapped(NUMBER_HEAD, name, "</th>");
     }
     page.markup("</tr>\n");
     for row in rows {
-        page.markup("<tr><td>")
-            .text(&row.step)
-            .markup("</td><td>")
-            .text(&row.outcome)
-            .markup("</td>");
+        page.wrapped("<tr><td>", &row.step, "</td>")
+            .wrapped("<td>", &row.outcome, "</td>");
         let (visits, attempts) = (row.visits.to_string(), row.attempts.to_string());
         let tokens = row.tokens.to_string();
         for value in [
@@ -136,9 +113,7 @@ fn steps(page: &mut Page, rows: &[StepRow]) {
             &tokens,
             &row.cost,
         ] {
-            page.markup("<td class=\"number\">")
-                .text(value)
-                .markup("</td>");
+            page.wrapped(NUMBER, value, "</td>");
         }
         page.markup("</tr>\n");
     }
@@ -146,20 +121,17 @@ fn steps(page: &mut Page, rows: &[StepRow]) {
 }
 
 fn failed_attempt(page: &mut Page, trouble: &FailedAttempt) {
-    page.markup("<div class=\"failed\">\n<h3>")
-        .text(&trouble.title)
-        .markup(" <time>")
-        .text(&trouble.time)
-        .markup("</time></h3>\n");
+    page.wrapped("<div class=\"failed\">\n<h3>", &trouble.title, " ")
+        .wrapped("<time>", &trouble.time, "</time></h3>\n");
     if !trouble.message.trim().is_empty() {
         page.verbatim(&trouble.message);
     }
     for (name, lines) in trouble.lists() {
-        page.markup("<p>").markup(name).markup(":</p>\n");
+        page.wrapped("<p>", name, ":</p>\n");
         list(page, lines);
     }
     if !trouble.remedy.is_empty() {
-        page.markup("<p>").text(&trouble.remedy).markup("</p>\n");
+        page.wrapped("<p>", &trouble.remedy, "</p>\n");
     }
     page.markup("</div>\n");
 }
@@ -167,7 +139,7 @@ fn failed_attempt(page: &mut Page, trouble: &FailedAttempt) {
 fn list(page: &mut Page, lines: &[String]) {
     page.markup("<ul>\n");
     for line in lines {
-        page.markup("<li>").text(line).markup("</li>\n");
+        page.wrapped("<li>", line, "</li>\n");
     }
     page.markup("</ul>\n");
 }
@@ -177,15 +149,10 @@ fn artifacts(page: &mut Page, artifacts: &[ArtifactRow]) {
         "<h2>Artifacts</h2>\n<table>\n<tr><th>step</th><th>name</th><th class=\"number\">bytes</th><th>SHA-256</th></tr>\n",
     );
     for made in artifacts {
-        page.markup("<tr><td>")
-            .text(&made.step)
-            .markup("</td><td>")
-            .text(&made.name)
-            .markup("</td><td class=\"number\">")
-            .text(&made.size.to_string())
-            .markup("</td><td class=\"hash\">")
-            .text(&made.hash)
-            .markup("</td></tr>\n");
+        page.wrapped("<tr><td>", &made.step, "</td>")
+            .wrapped("<td>", &made.name, "</td>")
+            .wrapped(NUMBER, &made.size.to_string(), "</td>")
+            .wrapped("<td class=\"hash\">", &made.hash, "</td></tr>\n");
     }
     page.markup("</table>\n");
 }

@@ -33,11 +33,8 @@ impl Page {
     /// Begins a page with that title, up to the content below the heading.
     pub fn begin(name: &str) -> Self {
         let mut page = Self::default();
-        page.markup(BEGINNING)
-            .text(name)
-            .markup("</title>\n</head>\n<body>\n<main>\n<h1 dir=\"auto\">")
-            .text(name)
-            .markup("</h1>\n");
+        page.wrapped(BEGINNING, name, "</title>\n</head>\n<body>\n<main>\n")
+            .wrapped("<h1 dir=\"auto\">", name, "</h1>\n");
         page
     }
 
@@ -67,27 +64,36 @@ impl Page {
         self
     }
 
+    /// Adds a text from any source between two pieces of our own markup.
+    pub fn wrapped(&mut self, before: &'static str, text: &str, after: &'static str) -> &mut Self {
+        self.markup(before).text(text).markup(after)
+    }
+
+    /// Adds a list of named values.
+    pub fn facts(&mut self, facts: &[(&'static str, String)]) -> &mut Self {
+        self.markup("<dl>\n");
+        for (name, value) in facts {
+            self.wrapped("<dt>", name, "</dt>")
+                .wrapped("<dd>", value, "</dd>\n");
+        }
+        self.markup("</dl>\n")
+    }
+
     /// Adds a text with its line ends. A browser drops the first line end after the tag, so the markup contains an additional
     /// one.
     pub fn verbatim(&mut self, text: &str) -> &mut Self {
-        self.markup("<pre dir=\"auto\">\n")
-            .text(text)
-            .markup("</pre>\n")
+        self.wrapped("<pre dir=\"auto\">\n", text, "</pre>\n")
     }
 
     /// Adds a text that the reader can unfold.
     fn folded(&mut self, title: &str, text: &str) -> &mut Self {
-        self.markup("<details><summary>")
-            .text(title)
-            .markup("</summary>\n")
+        self.wrapped("<details><summary>", title, "</summary>\n")
             .verbatim(text)
             .markup("</details>\n")
     }
 
     fn title(&mut self, title: &str, time: Timestamp) -> &mut Self {
-        self.markup("<h3>")
-            .text(title)
-            .markup(" <time>")
+        self.wrapped("<h3>", title, " <time>")
             .text(&time.to_string())
             .markup("</time></h3>\n")
     }
@@ -100,9 +106,7 @@ impl Page {
     }
 
     fn note(&mut self, note: &str) -> &mut Self {
-        self.markup("<p class=\"note\">")
-            .text(note)
-            .markup("</p>\n")
+        self.wrapped("<p class=\"note\">", note, "</p>\n")
     }
 
     fn parts(&mut self, parts: &[Part]) -> &mut Self {
@@ -111,19 +115,16 @@ impl Page {
 
     fn part<'a>(&'a mut self, part: &Part) -> &'a mut Self {
         match part {
-            Part::Text { text } => self
-                .markup("<div class=\"speech\" dir=\"auto\">")
-                .text(text)
-                .markup("</div>\n"),
+            Part::Text { text } => {
+                self.wrapped("<div class=\"speech\" dir=\"auto\">", text, "</div>\n")
+            }
             Part::Image(image) => self.note(&describe_image(image)),
             Part::Reasoning(reasoning) if reasoning.text.is_empty() => {
                 self.note(HIDDEN_REASONING_NOTE)
             }
             Part::Reasoning(reasoning) => self.folded("Reasoning", &reasoning.text),
             Part::ToolCall(call) => self
-                .markup("<h4>Tool call ")
-                .text(&call.name)
-                .markup("</h4>\n")
+                .wrapped("<h4>Tool call ", &call.name, "</h4>\n")
                 .verbatim(&call.arguments),
             Part::ToolResult(result) => {
                 self.folded(&format!("Output of {}", result.id), &result.output)
@@ -134,25 +135,14 @@ impl Page {
 
 pub(super) fn header(head: &Header) -> String {
     let mut page = Page::begin(&head.document_title());
-    page.markup("<dl>\n");
-    for (name, value) in head.facts() {
-        page.markup("<dt>")
-            .markup(name)
-            .markup("</dt><dd>")
-            .text(&value)
-            .markup("</dd>\n");
-    }
-    page.markup("</dl>\n");
+    page.facts(&head.facts());
     page.0
 }
 
 pub(super) fn block(piece: &Block) -> String {
     let mut page = Page::default();
     match piece {
-        Block::Turn(number) => page
-            .markup("<h2>Turn ")
-            .text(&number.to_string())
-            .markup("</h2>\n"),
+        Block::Turn(number) => page.wrapped("<h2>Turn ", &number.to_string(), "</h2>\n"),
         Block::Message { title, time, parts } => page.title(title, *time).parts(parts),
         Block::FailedAttempt {
             title,
