@@ -265,17 +265,11 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// Another process owns the turn now: this one must stop working on it.
-    #[error("{why}")]
-    OwnershipLost {
-        /// A description of the loss of ownership.
-        why: String,
-    },
+    #[error("{0}")]
+    OwnershipLost(String),
     /// The write failed, but may succeed later.
-    #[error("{why}")]
-    Failed {
-        /// A description of the error.
-        why: String,
-    },
+    #[error("{0}")]
+    Failed(String),
 }
 
 /// The durable log of a turn.

@@ -147,32 +147,6 @@ struct Beginning<Make, Items, Item, Error> {
     start: Instant,
 }
 
-impl<Make, Made, Items, Item, Error> Beginning<Make, Items, Item, Error>
-where
-    Make: FnMut() -> Made + Send,
-    Made: Future<Output = Result<Items, Error>> + Send,
-    Items: Stream<Item = Result<Item, Error>> + Send,
-    Item: Send,
-    Error: ToFailure + Send,
-{
-    async fn first_item(&mut self) -> Begun<Items, Item, Error> {
-        let mut items = Box::pin((self.make)().await?);
-        let first = items.next().await.transpose()?;
-        Ok((first, items))
-    }
-
-    fn fail(&mut self, failure: Failure) -> Effects {
-        let now = self.now();
-        let failure = self.driver.failed(failure, now);
-        if self.options.cancel.is_cancelled() {
-            return step(self.driver.state_mut(), Event::Aborted { now });
-        }
-        let options = &self.options;
-        let own = |index| options.policy.jittered_delay(index, (options.entropy)());
-        self.driver.decide(failure, Remedies::NONE, own, now)
-    }
-}
-
 impl<'c, Make, Made, Items, Item, Error> Call<'c> for Beginning<Make, Items, Item, Error>
 where
     Make: FnMut() -> Made + Send,
@@ -196,16 +170,25 @@ where
 
     fn attempt(&mut self) -> BoxFuture<'_, Result<Effects, Ended>> {
         Box::pin(async {
-            let result = self.first_item().await;
-            let failure = result
-                .as_ref()
-                .err()
-                .map(|error| error.to_failure(self.now()));
+            let begun = async {
+                let mut items = Box::pin((self.make)().await?);
+                let first = items.next().await.transpose()?;
+                Ok::<_, Error>((first, items))
+            };
+            let result = begun.await;
+            let now = self.now();
+            let failure = result.as_ref().err().map(|error| error.to_failure(now));
             self.result = Some(result);
-            Ok(match failure {
-                None => step(self.driver.state_mut(), Event::Succeeded),
-                Some(failure) => self.fail(failure),
-            })
+            let Some(failure) = failure else {
+                return Ok(step(self.driver.state_mut(), Event::Succeeded));
+            };
+            let failure = self.driver.failed(failure, now);
+            let options = &self.options;
+            if options.cancel.is_cancelled() {
+                return Ok(step(self.driver.state_mut(), Event::Aborted { now }));
+            }
+            let own = |index| options.policy.jittered_delay(index, (options.entropy)());
+            Ok(self.driver.decide(failure, Remedies::NONE, own, now))
         })
     }
 

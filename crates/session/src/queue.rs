@@ -133,11 +133,11 @@ impl Session {
         self.journal.begin_turn(turn);
         match self.journal.append(&entries).await {
             Ok(()) => Ok(()),
-            Err(AppendError::Failed { why: message }) => {
+            Err(AppendError::Failed(message)) => {
                 self.publish(Body::Unrecorded { message });
                 Ok(())
             }
-            Err(AppendError::OwnershipLost { why }) => Err(Error::NotWritten { why }),
+            Err(AppendError::OwnershipLost(why)) => Err(Error::NotWritten { why }),
         }
     }
 

@@ -180,11 +180,10 @@ impl SessionJournal {
     }
 
     async fn write(&self, entries: &[Entry]) -> Result<(), AppendError> {
-        let failed = |why: String| AppendError::Failed { why };
         let turn = self.inner.lock().turn;
         let lines: Result<Vec<RawEntry>, _> =
             entries.iter().map(|entry| self.line(turn, entry)).collect();
-        let lines = lines.map_err(|error| failed(error.to_string()))?;
+        let lines = lines.map_err(|error| AppendError::Failed(error.to_string()))?;
         // If the caller is dropped before the result arrives, the entries are written all the same, and no longer owed.
         let owed = std::mem::take(&mut self.inner.lock().backlog);
         let all = owed.iter().chain(&lines).cloned().collect();
@@ -196,9 +195,9 @@ impl SessionJournal {
         let why = error.to_string();
         Err(match error {
             Error::Store(outlast_store::Error::Fenced { .. }) | Error::Closed => {
-                AppendError::OwnershipLost { why }
+                AppendError::OwnershipLost(why)
             }
-            _ => failed(why),
+            _ => AppendError::Failed(why),
         })
     }
 

@@ -15,7 +15,7 @@ use futures_util::TryStreamExt;
 use futures_util::stream::BoxStream;
 use plain::PlainClient;
 use reqwest::{Client, Url};
-use std::{fmt, io};
+use std::io;
 
 /// A connection pool to one provider for relayed requests.
 #[derive(Clone, Debug)]
@@ -42,25 +42,13 @@ pub enum Payload {
     },
 }
 
-/// Omits the content, which is never printed.
-impl fmt::Debug for Payload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Payload").field(&self.len()).finish()
-    }
-}
-
 impl Payload {
     /// Returns the length in bytes.
-    pub fn len(&self) -> u64 {
+    fn length(&self) -> u64 {
         match self {
             Self::Whole(bytes) => bytes.len() as u64,
             Self::Pieces { length, .. } => *length,
         }
-    }
-
-    /// Returns whether the body is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 

@@ -130,13 +130,13 @@ impl Runner<'_> {
             std::mem::replace(&mut self.journal_writer.has_unwritten, written.is_err());
         match written {
             Ok(()) => return true,
-            Err(AppendError::OwnershipLost { why }) => {
+            Err(AppendError::OwnershipLost(why)) => {
                 self.journal_writer.ownership_lost_reason = Some(why)
             }
-            Err(AppendError::Failed { why }) if !was_behind => {
+            Err(AppendError::Failed(why)) if !was_behind => {
                 self.emitter.emit(Body::Unrecorded { message: why });
             }
-            Err(AppendError::Failed { .. }) => {}
+            Err(AppendError::Failed(_)) => {}
         }
         false
     }

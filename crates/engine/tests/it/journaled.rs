@@ -34,12 +34,12 @@ pub(crate) fn write_succeeds(_: usize) -> Result<(), AppendError> {
 
 pub(crate) fn write_failed() -> Result<(), AppendError> {
     let why = "the disk is full".to_owned();
-    Err(AppendError::Failed { why })
+    Err(AppendError::Failed(why))
 }
 
 pub(crate) fn ownership_lost() -> Result<(), AppendError> {
     let why = "another process has it".to_owned();
-    Err(AppendError::OwnershipLost { why })
+    Err(AppendError::OwnershipLost(why))
 }
 
 struct RecordingJournal {
@@ -57,8 +57,8 @@ impl Journal for RecordingJournal {
         let kinds: Vec<&str> = entries.iter().map(Entry::kind).collect();
         let verb = match &fate {
             Ok(()) => "write",
-            Err(AppendError::Failed { .. }) => "fail to write",
-            Err(AppendError::OwnershipLost { .. }) => "lose",
+            Err(AppendError::Failed(_)) => "fail to write",
+            Err(AppendError::OwnershipLost(_)) => "lose",
         };
         log(&self.log, format!("{verb} {}", kinds.join(" ")));
         if fate.is_ok() {

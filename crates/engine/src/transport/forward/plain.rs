@@ -101,7 +101,7 @@ impl PlainClient {
             Some(connection) => connection,
             None => self.connect().await?,
         };
-        let request = self.encode_request(&method, path, headers, body.len());
+        let request = self.encode_request(&method, path, headers, body.length());
         // A provider may refuse a request before it has read all of it; its response then says more than the error.
         let written = connection.write_request(request, body).await;
         if let Err(error) = &written
