@@ -5,7 +5,6 @@
 
 use outlast_kernel::event::Event;
 use serde::Serialize;
-use std::io;
 
 /// Encodes events in one protocol.
 pub trait EventEncoder: Send {
@@ -47,25 +46,5 @@ impl JsonLines {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(1 << 20);
-    }
-}
-
-/// Returns the serialized size of a value in bytes; 0 if it cannot be serialized.
-pub(crate) fn encoded_len(frame: &impl Serialize) -> usize {
-    let mut count = Count(0);
-    serde_json::to_writer(&mut count, frame).map_or(0, |()| count.0)
-}
-
-/// A writer that only counts.
-struct Count(usize);
-
-impl io::Write for Count {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

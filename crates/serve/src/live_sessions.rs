@@ -8,7 +8,6 @@
 //! Invariants: a live session outlives its readers as long as a turn runs in it; a session that no client needs is
 //! released, so that other programs can open it; no reader, however slow, delays a turn.
 
-mod event_log;
 mod live_session;
 mod open_session;
 mod session_commands;

@@ -1,18 +1,16 @@
 //! The native dialect: events as they are, one line of JSON each.
 //!
-//! [`NativeEncoder`] encodes for the outbox. A listener passes each event to [`NativeLog::push`], which keeps it and
-//! says whether the client follows it; [`NativeLog::begin`] starts a session. A `follow` command is
-//! [`FollowRequest::parse`], then [`NativeLog::follow`]; [`FollowError::code`] and [`FollowError::oldest`] become fields
+//! [`NativeEncoder`] encodes for the outbox. A listener passes each event to [`NativeLog::push`], which says whether the client
+//! follows it; [`NativeLog::begin`] starts a session. A `follow` command is [`FollowRequest::parse`], then
+//! [`NativeLog::follow`]; [`FollowError::code`] and [`FollowError::oldest`] become fields
 //! of the refusal. `snapshot` replies with a [`SnapshotView`]. Invariants: nothing is queued between the reply to
 //! `follow` and the events that it asks for, so each later event comes once, in order; a client ignores events up to
 //! the number of its snapshot. Not here: the events (`kernel::event`) and their `schema`.
 
-pub(crate) mod event_buffer;
 mod follow;
 mod log;
 mod snapshot;
 
-pub use event_buffer::StaleCursor;
 pub use follow::{FollowError, FollowReply, FollowRequest};
 pub use log::NativeLog;
 pub use snapshot::{HeldView, RetryView, SnapshotView, WaitingView};

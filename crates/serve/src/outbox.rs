@@ -5,8 +5,9 @@
 //! the text; nothing is lost unless the client is gone; no lock is held across an await. Not here: encoding (see
 //! `event_encoder`).
 
-use crate::event_encoder::{EventEncoder, JsonLines, encoded_len};
+use crate::event_encoder::{EventEncoder, JsonLines};
 use outlast_kernel::event::{Body, Event};
+use outlast_session::event_log::encoded_len;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
@@ -14,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
 /// Approximate number of bytes that may wait before the outbox counts as full.
@@ -67,6 +68,8 @@ struct Shared {
     item_added: Notify,
     /// Notifies waiting senders of freed room.
     space_freed: Notify,
+    /// Whether so many bytes wait that producers should pause.
+    full: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -91,6 +94,7 @@ impl Outbox {
             merge_threshold,
             item_added: Notify::new(),
             space_freed: Notify::new(),
+            full: watch::Sender::default(),
         });
         let writer = Writer {
             shared: shared.clone(),
@@ -103,33 +107,35 @@ impl Outbox {
     /// Queues an item. After the outbox is closed, items are dropped.
     pub fn send(&self, item: Item) {
         let shared = &self.sender.shared;
-        shared.queue.lock().push(item, shared.merge_threshold);
+        let mut queue = shared.queue.lock();
+        queue.push(item, shared.merge_threshold);
+        shared.update_full(&queue);
+        drop(queue);
         shared.item_added.notify_one();
     }
 
     /// Returns whether so many bytes wait that producers should pause.
     pub fn is_full(&self) -> bool {
-        self.sender.shared.queue.lock().weight > MAX_QUEUED_BYTES
+        *self.sender.shared.full.borrow()
+    }
+
+    /// Returns whether producers should pause, and its changes.
+    pub fn watch_full(&self) -> watch::Receiver<bool> {
+        self.sender.shared.full.subscribe()
     }
 
     /// Waits until there is room, or the client is gone. Cancel safe; any number of callers may wait.
     pub async fn wait_for_space(&self) {
-        self.wait_until(|queue| queue.weight <= MAX_QUEUED_BYTES)
-            .await;
+        drop(self.watch_full().wait_for(|is_full| !is_full).await);
     }
 
     /// Waits until the number of items is within its limit, regardless of bytes: for small items, such as replies, that
     /// should not wait for large ones.
     pub async fn wait_for_item_slot(&self) {
-        self.wait_until(|queue| queue.items.len() <= MAX_QUEUED_ITEMS)
-            .await;
-    }
-
-    async fn wait_until(&self, is_so: impl Fn(&Queue) -> bool) {
         loop {
             // Registers before it checks, so that no notification is missed in between.
             let left = self.sender.shared.space_freed.notified();
-            if is_so(&self.sender.shared.queue.lock()) {
+            if self.sender.shared.queue.lock().items.len() <= MAX_QUEUED_ITEMS {
                 return;
             }
             left.await;
@@ -156,8 +162,17 @@ impl Shared {
 
     /// Frees the room of written items.
     fn release(&self, weight: usize) {
-        self.queue.lock().weight -= weight;
+        let mut queue = self.queue.lock();
+        queue.weight -= weight;
+        self.update_full(&queue);
+        drop(queue);
         self.space_freed.notify_waiters();
+    }
+
+    fn update_full(&self, queue: &Queue) {
+        let now = queue.weight > MAX_QUEUED_BYTES;
+        self.full
+            .send_if_modified(|is_full| std::mem::replace(is_full, now) != now);
     }
 }
 
@@ -273,6 +288,7 @@ impl Drop for Writer {
             closed: true,
             ..Queue::default()
         };
+        self.shared.update_full(&queue);
         drop(queue);
         self.shared.space_freed.notify_waiters();
     }

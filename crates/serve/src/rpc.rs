@@ -1,36 +1,33 @@
 //! Serves a session over two streams of lines: commands come in, replies and events go out.
 //!
 //! ```text
-//! lines -> command -> control (at once)          -> session_state: the session in use, the active run
-//!                  -> command_queue (in order)   -> run, sessions, history
+//! lines -> command -> connection: control (at once)     -> the conversation in use
+//!                                 commands (in order)   -> the conversation, sessions, history, bash
 //! session's events and replies -> outbox -> event encoder (pi or native) -> lines
 //! ```
 //!
 //! Invariants: every command is answered once, with its id; a command that stops something never waits behind the thing
 //! it stops; an accepted prompt completes once; a client that does not read pauses the turn, and costs bounded memory.
 
+mod bash;
 mod command;
-mod command_queue;
-mod control;
+mod connection;
 mod history;
-mod run;
-mod session_state;
 mod sessions;
 mod state;
 mod surrogates;
 
-pub(crate) use command_queue::BUSY_ERROR;
+pub(crate) use connection::BUSY_ERROR;
 
 use crate::event_encoder::EventEncoder;
 use crate::lines::{Line, LineReader};
 use crate::native::NativeEncoder;
 use crate::outbox::{Item, Outbox};
 use crate::pi_rpc::translate::PiEncoder;
+use connection::{Connection, QueueEntry, QueuedCommand};
 use outlast_engine::CancellationToken;
 use outlast_session::factory::{Host, OpenedSession};
-use session_state::SessionState;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -96,21 +93,20 @@ impl Server {
         };
         let (outbox, writer) = Outbox::new(voice.merge_threshold());
         let mut writing = AbortOnDropHandle::new(tokio::spawn(writer.run(output, voice)));
-        let desk = Arc::new(SessionState::new(self.host, outbox.clone(), self.dialect));
-        desk.attach_session(opened);
-        let (lane, waiting) = mpsc::unbounded_channel();
-        let mut working = AbortOnDropHandle::new(tokio::spawn(command_queue::process_commands(
-            Arc::clone(&desk),
-            waiting,
-        )));
-        let reading = desk.read(LineReader::new(input, MAX_LINE_BYTES), lane);
+        let connection = Arc::new(Connection::new(self.host, outbox.clone(), self.dialect));
+        connection.attach_session(opened);
+        let (queue, waiting) = mpsc::unbounded_channel();
+        let mut working = AbortOnDropHandle::new(tokio::spawn(
+            Arc::clone(&connection).process_commands(waiting),
+        ));
+        let reading = connection.read(LineReader::new(input, MAX_LINE_BYTES), queue);
         let ending = tokio::select! {
             () = reading => DisconnectReason::InputClosed,
             _ = &mut writing => DisconnectReason::OutputClosed,
             () = self.stop.cancelled() => DisconnectReason::Stopped,
         };
         if ending == DisconnectReason::InputClosed {
-            desk.drain_commands(&mut working).await;
+            connection.drain_commands(&mut working).await;
         }
         // From here on no command starts.
         working.abort();
@@ -120,7 +116,7 @@ impl Server {
                 (SHORT_CLOSE_TIMEOUT, SHORT_FLUSH_TIMEOUT)
             }
         };
-        desk.shutdown(goodbye).await;
+        connection.shutdown(goodbye).await;
         outbox.close();
         if ending != DisconnectReason::OutputClosed {
             tokio::time::timeout(last_words, writing).await.ok();
@@ -129,20 +125,21 @@ impl Server {
     }
 }
 
-impl SessionState {
+impl Connection {
     /// Waits for the commands that were read, as long as they make progress.
     async fn drain_commands(&self, working: &mut AbortOnDropHandle<()>) {
+        let mut begun = self.commands_begun.subscribe();
+        let done = async {
+            working.await.ok();
+            self.prompts.close();
+            self.prompts.wait().await;
+        };
+        tokio::pin!(done);
         loop {
-            let begun = self.commands_begun.load(Ordering::Relaxed);
-            let done = async {
-                if !working.is_finished() {
-                    (&mut *working).await.ok();
-                }
-                self.wait_until_accepted().await;
-            };
-            let is_done = tokio::time::timeout(DRAIN_TIMEOUT, done).await.is_ok();
-            if is_done || self.commands_begun.load(Ordering::Relaxed) == begun {
-                return;
+            tokio::select! {
+                () = &mut done => return,
+                Ok(()) = begun.changed() => {}
+                () = tokio::time::sleep(DRAIN_TIMEOUT) => return,
             }
         }
     }
@@ -151,7 +148,7 @@ impl SessionState {
     async fn read(
         self: &Arc<Self>,
         mut lines: LineReader<impl AsyncRead + Unpin>,
-        lane: mpsc::UnboundedSender<command_queue::QueueEntry>,
+        queue: mpsc::UnboundedSender<QueueEntry>,
     ) {
         while let Ok(Some(line)) = lines.next().await {
             let kilobytes = match &line {
@@ -163,7 +160,7 @@ impl SessionState {
                 .acquire_many_owned(kilobytes)
                 .await;
             if let Some(task) = self.receive(line)
-                && lane.send((task, place.ok())).is_err()
+                && queue.send((task, place.ok())).is_err()
             {
                 return;
             }
@@ -172,7 +169,7 @@ impl SessionState {
     }
 
     /// Handles urgent commands at once, and returns the others for the command queue.
-    fn receive(self: &Arc<Self>, line: Line) -> Option<command_queue::QueuedCommand> {
+    fn receive(self: &Arc<Self>, line: Line) -> Option<QueuedCommand> {
         let unread = |why: String| command::parse_error_reply(&why);
         let read = match line {
             Line::Complete(line) if line.trim().is_empty() => return None,

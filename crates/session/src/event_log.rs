@@ -386,3 +386,7 @@ impl io::Write for Count {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "event_log_tests.rs"]
+mod tests;

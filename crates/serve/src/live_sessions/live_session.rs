@@ -1,15 +1,14 @@
 //! A live session: its event log for readers, and the open session while it is needed.
 
-use super::event_log::EventLog;
 use super::view::{QueueMode, State};
 use super::{SessionRow, open_session::OpenSession};
-use crate::native::StaleCursor;
 use outlast_engine::CancellationToken;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event};
 use outlast_session::Session;
+use outlast_session::event_log::EventLog;
 use outlast_session::factory::{SessionDescription, SessionFactory, SessionOptions};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
@@ -19,6 +18,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+/// Maximum number of events in one batch: a slow reader holds no more than these.
+const MAX_BATCH_EVENTS: usize = 128;
+
 /// A session in a server.
 pub struct LiveSession {
     id: String,
@@ -27,9 +29,9 @@ pub struct LiveSession {
     pub(super) session_factory: Arc<dyn SessionFactory>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
-    event_log: Mutex<EventLog>,
-    /// The number of the last event.
-    newest_seq: watch::Sender<u64>,
+    event_log: EventLog,
+    /// The journal status that readers of a closed session know.
+    journal_status: Mutex<Option<JournalStatus>>,
     pub(super) open_session: Mutex<Option<OpenSession>>,
     /// Held while the session is opened or closed.
     pub(super) open_lock: tokio::sync::Mutex<()>,
@@ -58,6 +60,15 @@ pub(super) struct RuntimeSettings {
     pub(super) auto_compaction: Option<bool>,
     pub(super) steering_mode: Option<QueueMode>,
     pub(super) follow_up_mode: Option<QueueMode>,
+}
+
+/// The status of a session that is not open here, as the journal shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct JournalStatus {
+    /// Number of entries.
+    pub(super) entries: u64,
+    /// Whether another process holds the session.
+    pub(super) is_open_elsewhere: bool,
 }
 
 /// A change of a session's settings; absent ones stay as they are.
@@ -153,8 +164,8 @@ impl LiveSession {
             session_factory,
             tasks,
             stop,
-            event_log: Mutex::default(),
-            newest_seq: watch::Sender::new(0),
+            event_log: EventLog::default(),
+            journal_status: Mutex::default(),
             open_session: Mutex::default(),
             open_lock: tokio::sync::Mutex::default(),
             is_new: AtomicBool::new(new.is_some()),
@@ -234,9 +245,9 @@ impl LiveSession {
         if place.log_id != self.log_id {
             return EventBatch::Stale;
         }
-        match self.event_log().since(place.seq) {
+        match self.event_log().since(place.seq, MAX_BATCH_EVENTS) {
             Ok(events) => EventBatch::Events(events),
-            Err(StaleCursor { .. }) => EventBatch::Stale,
+            Err(_) => EventBatch::Stale,
         }
     }
 
@@ -259,11 +270,28 @@ impl LiveSession {
 
     /// Returns a receiver that wakes on every event; its value is the number of the last one.
     pub fn watch_newest_seq(&self) -> watch::Receiver<u64> {
-        self.newest_seq.subscribe()
+        self.event_log().watch()
     }
 
-    pub(super) fn event_log(&self) -> MutexGuard<'_, EventLog> {
-        self.event_log.lock()
+    pub(super) const fn event_log(&self) -> &EventLog {
+        &self.event_log
+    }
+
+    pub(super) fn set_journal_status(&self, seen: Option<JournalStatus>) {
+        *self.journal_status.lock() = seen;
+    }
+
+    /// Records the status of a session that is not open here. If another process has added something, or has come or gone, every
+    /// cursor is stale: those were no events here. Returns whether that is so.
+    pub(super) fn update_journal_status(&self, seen: JournalStatus) -> bool {
+        let known = self.journal_status.lock().replace(seen);
+        let is_behind = known.is_some_and(|known| {
+            seen.entries > known.entries || seen.is_open_elsewhere != known.is_open_elsewhere
+        });
+        if is_behind {
+            self.event_log().invalidate();
+        }
+        is_behind
     }
 
     /// Records an event of the session.
@@ -274,20 +302,15 @@ impl LiveSession {
             // The turn's journal entry has the requested settings.
             self.pending.lock().options.clear_settings();
         }
-        let newest = {
-            let mut record = self.event_log();
-            record.push(event, turns);
-            record.newest()
-        };
         if matches!(event.body, Body::Input { .. }) {
             self.is_new.store(false, Ordering::Relaxed);
         }
-        self.newest_seq.send_replace(newest);
+        self.event_log().push(event, turns);
     }
 
     /// Wakes the readers without a new event: the state that they know may have changed.
     pub(super) fn notify_watchers(&self) {
-        self.newest_seq.send_modify(|_| {});
+        self.event_log().notify();
     }
 
     pub(super) fn touch(&self) {

@@ -1,8 +1,7 @@
 //! Leading a session: opening it when something is to be done, serving it the commands of `rpc`, giving it back.
 
 use super::Error;
-use super::event_log::JournalStatus;
-use super::live_session::{LiveSession, RuntimeSettings};
+use super::live_session::{JournalStatus, LiveSession, RuntimeSettings};
 use super::session_commands::command_error;
 use super::view::State;
 use crate::pi_rpc::client::RpcClient;
@@ -84,18 +83,12 @@ impl LiveSession {
         };
         let is_unfinished = session.unfinished_turn().is_some();
         let turns = session.turn_count();
-        {
-            let mut record = self.event_log();
-            let is_open_elsewhere = false;
-            record.update_journal_status(
-                self.id(),
-                JournalStatus {
-                    entries,
-                    is_open_elsewhere,
-                },
-            );
-            record.open(turns, entries, is_unfinished);
-        }
+        self.update_journal_status(JournalStatus {
+            entries,
+            is_open_elsewhere: false,
+        });
+        self.set_journal_status(None);
+        self.event_log().open(turns, entries, is_unfinished);
         self.pending.lock().description = None;
         wanted.runtime_settings.apply(&session);
         let lead = self.serve(opened, host);
@@ -163,7 +156,8 @@ impl LiveSession {
         });
         *self.open_session.lock() = None;
         self.pending.lock().description = None;
-        self.event_log().close(self.id(), seen);
+        self.set_journal_status(seen);
+        self.event_log().close();
         self.notify_watchers();
     }
 
@@ -179,7 +173,7 @@ impl LiveSession {
         let Ok(_door) = self.open_lock.try_lock() else {
             return;
         };
-        if self.led().is_none() && self.event_log().update_journal_status(self.id(), seen) {
+        if self.led().is_none() && self.update_journal_status(seen) {
             self.pending.lock().description = None;
             self.notify_watchers();
         }

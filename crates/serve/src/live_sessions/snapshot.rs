@@ -1,17 +1,15 @@
 //! What a room tells those who come: where its session stands, and everything that was said.
 
-use super::event_log::{JournalStatus, LogSnapshot, PersistedRange};
-use super::live_session::LiveSession;
+use super::live_session::{JournalStatus, LiveSession};
 use super::view::{SessionRow, SessionView, SettingsView, SnapshotEvents, SnapshotView, State};
 use super::{Error, first_prompt_text, sanitize_title};
-use crate::event_encoder::encoded_len;
 use crate::native::{HeldView, RetryView, WaitingView};
 use crate::replay;
 use crate::turn_stream::TurnEvent;
-use outlast_dialect::Message;
 use outlast_kernel::event::Event;
+use outlast_session::event_log::{LogSnapshot, PersistedRange, encoded_len};
 use outlast_session::factory::{FactoryError, SessionDescription};
-use outlast_session::{DrainMode, Queued, Snapshot};
+use outlast_session::{DrainMode, Snapshot};
 use outlast_store::journal::{Availability as Owned, Page, StoredEntry};
 use std::sync::Arc;
 
@@ -42,7 +40,7 @@ impl LiveSession {
                     is_open_elsewhere: session.row.state == State::Elsewhere,
                 };
                 // Another process has gone on: its number is another one.
-                if self.led().is_none() && self.event_log().update_journal_status(self.id(), seen) {
+                if self.led().is_none() && self.update_journal_status(seen) {
                     continue;
                 }
                 let room = Arc::clone(self);
@@ -143,7 +141,7 @@ impl LiveSession {
             retry: retry.map(RetryView::from),
             held: gate_hold.map(HeldView::from),
             queue: waiting
-                .map(|waiting| queued_texts(&waiting))
+                .map(|waiting| WaitingView::from(&waiting))
                 .unwrap_or_default(),
             last_seal: last,
             usage: lead.map(|_| snapshot.usage),
@@ -262,12 +260,4 @@ fn truncate_front(events: &mut Vec<Event>) -> bool {
         events.drain(..=place);
     }
     place.is_some()
-}
-
-fn queued_texts(waiting: &Queued) -> WaitingView {
-    let texts = |messages: &[Message]| messages.iter().map(Message::text).collect();
-    WaitingView {
-        steering: texts(&waiting.steering),
-        follow_up: texts(&waiting.follow_up),
-    }
 }

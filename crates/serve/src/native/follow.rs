@@ -1,7 +1,7 @@
 //! The `follow` command: which events a client wants.
 
-use super::event_buffer::StaleCursor;
 use outlast_kernel::event::Body;
+use outlast_session::event_log::StaleCursor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

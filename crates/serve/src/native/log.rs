@@ -1,69 +1,67 @@
-//! The last events of the session that is served, and the filter for those that the client follows.
+//! The events that a client of the native dialect follows.
 //!
-//! Not here: the limits on stored events (see `event_buffer`).
+//! Not here: the stored events (see `event_log` in the session crate).
 
-use super::event_buffer::{EventBuffer, StaleCursor};
 use super::follow::{FollowReply, FollowRequest};
 use outlast_kernel::event::Event;
+use outlast_session::event_log::{EventLog, StaleCursor};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The last events, and who hears them. Clones share them.
+/// The filter of a client, over the log of the session in use. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct NativeLog {
-    state: Arc<Mutex<LogState>>,
+    state: Arc<Mutex<FollowState>>,
 }
 
 #[derive(Debug, Default)]
-struct LogState {
-    buffer: EventBuffer,
+struct FollowState {
+    log: Arc<EventLog>,
+    /// The number of the last event that was handed on or filtered out.
+    newest: u64,
     follow: FollowRequest,
 }
 
 impl NativeLog {
-    /// From here on that session is served, whose last event had that number. What kinds are heard stays as it is.
-    pub fn begin(&self, session_id: &str, events: u64) {
-        self.state.lock().buffer.reset(session_id, events);
+    /// Continues with the log of another session. The filter stays.
+    pub fn begin(&self, log: Arc<EventLog>) {
+        let mut state = self.state.lock();
+        state.newest = log.newest();
+        state.log = log;
     }
 
-    /// Keeps an event, and hands it to `say` when the client hears it: before any other event, and not in the middle of
-    /// what a `follow` says. `say` must not come back here.
-    pub fn push(&self, event: &Event, say: impl FnOnce(&Event)) {
-        let mut heard = self.state.lock();
-        heard.buffer.push(event);
-        if heard.follow.matches(&event.body) {
-            say(event);
+    /// Hands an event of the log to `write` if the client follows it: in order, and not in the middle of a replay. `write` must
+    /// not call this log.
+    pub fn push(&self, event: &Event, write: impl FnOnce(&Event)) {
+        let mut state = self.state.lock();
+        state.newest = event.seq;
+        if state.follow.matches(&event.body) {
+            write(event);
         }
     }
 
-    /// The events after that number.
-    #[cfg(test)]
-    fn since(&self, after: u64) -> Result<Vec<Event>, StaleCursor> {
-        Ok(self.state.lock().buffer.since(after)?.cloned().collect())
-    }
-
-    /// Changes what the client hears. `say` is handed the reply's data and the events that were asked for, and puts both
-    /// into the outbox before anything else gets there. `say` must not come back here.
+    /// Changes what the client follows. `write` gets the reply and the requested events, and queues both before anything else
+    /// is queued. `write` must not call this log.
     pub fn follow(
         &self,
         follow: FollowRequest,
-        say: impl FnOnce(FollowReply, Vec<Event>),
+        write: impl FnOnce(FollowReply, Vec<Event>),
     ) -> Result<(), StaleCursor> {
-        let mut heard = self.state.lock();
-        let events = match follow.after {
-            Some(after) => {
-                let all = heard.buffer.since(after)?;
-                all.filter(|event| follow.matches(&event.body))
-                    .cloned()
-                    .collect()
-            }
+        let mut state = self.state.lock();
+        let mut events = match follow.after {
+            Some(after) => state.log.since(after, usize::MAX)?,
             None => Vec::new(),
         };
-        heard.follow = follow;
-        let followed = FollowReply {
-            events: heard.buffer.newest(),
-        };
-        say(followed, events);
+        // The log may have an event that is about to be pushed here.
+        events.retain(|event| event.seq <= state.newest && follow.matches(&event.body));
+        state.follow = follow;
+        let events_so_far = state.newest;
+        write(
+            FollowReply {
+                events: events_so_far,
+            },
+            events,
+        );
         Ok(())
     }
 }

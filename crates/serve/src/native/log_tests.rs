@@ -1,12 +1,13 @@
-//! The native event log: its contents, how long it keeps them, and the events that a client gets.
+//! The events that a client of the native dialect gets.
 #![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
-use super::{FollowRequest, NativeLog, StaleCursor};
+use super::{FollowRequest, NativeLog};
 use crate::native::FollowError;
-use crate::native::event_buffer::{MAX_BYTES, MAX_EVENTS};
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event, VERSION};
+use outlast_session::event_log::EventLog;
 use serde_json::json;
+use std::sync::Arc;
 
 fn event(seq: u64, body: Body) -> Event {
     Event {
@@ -33,10 +34,7 @@ fn warning(seq: u64) -> Event {
 /// Creates a log with that many events.
 fn log_of(events: u64) -> NativeLog {
     let log = NativeLog::default();
-    log.begin("session", 0);
-    for seq in 1..=events {
-        log.push(&text(seq, "x"), |_| ());
-    }
+    delivered(&log, (1..=events).map(|seq| text(seq, "x")));
     log
 }
 
@@ -48,88 +46,47 @@ fn follow(command: &serde_json::Value) -> FollowRequest {
     FollowRequest::parse(command).unwrap()
 }
 
+/// Pushes an event as a session does: to the session's log first.
+fn push(log: &NativeLog, event: &Event, write: impl FnOnce(&Event)) {
+    let events = Arc::clone(&log.state.lock().log);
+    events.push(event, 0);
+    log.push(event, write);
+}
+
 /// Pushes events, and returns the numbers of those that the client follows.
 fn delivered(log: &NativeLog, events: impl IntoIterator<Item = Event>) -> Vec<u64> {
     let mut heard = Vec::new();
     for event in events {
-        log.push(&event, |event| heard.push(event.seq));
+        push(log, &event, |event| heard.push(event.seq));
     }
     heard
 }
 
 #[test]
-fn events_after_cursor_are_returned_in_order() {
-    let log = log_of(5);
-    assert_eq!(numbers(&log.since(0).unwrap()), [1, 2, 3, 4, 5]);
-    assert_eq!(numbers(&log.since(3).unwrap()), [4, 5]);
-    assert_eq!(numbers(&log.since(5).unwrap()), [] as [u64; 0]);
-}
-
-#[test]
-fn stale_cursor_is_refused_with_oldest_kept() {
-    let more = u64::try_from(MAX_EVENTS).unwrap() + 10;
-    let log = log_of(more);
-    let stale = StaleCursor {
-        after: 9,
-        oldest: 11,
-        newest: more,
-    };
-    assert_eq!(log.since(9), Err(stale));
-    let kept = log.since(10).unwrap();
-    assert_eq!(kept.len(), MAX_EVENTS);
-    assert_eq!(kept[0].seq, 11);
-}
-
-#[test]
-fn event_log_is_bounded_by_bytes() {
-    let log = log_of(0);
-    let megabyte = "x".repeat(1 << 20);
-    for seq in 1..=10 {
-        log.push(&text(seq, &megabyte), |_| ());
-    }
-    // Four of them and their numbers are a little more than that; the longest is not counted.
-    let oldest = log.since(0).unwrap_err().oldest;
-    assert_eq!((oldest, MAX_BYTES), (7, 4 << 20));
-    assert_eq!(numbers(&log.since(6).unwrap()), [7, 8, 9, 10]);
-}
-
-#[test]
-fn oversized_event_evicts_neither_itself_nor_earlier_ones() {
-    let log = log_of(2);
-    let large = |seq| text(seq, &"x".repeat(MAX_BYTES));
-    assert_eq!(delivered(&log, [large(3), text(4, "x")]), [3, 4]);
-    assert_eq!(numbers(&log.since(1).unwrap()), [2, 3, 4]);
-    // The next long event drives out the first one.
-    assert_eq!(delivered(&log, [large(5)]), [5]);
-    assert_eq!(log.since(2).unwrap_err().oldest, 4);
-    assert_eq!(numbers(&log.since(3).unwrap()), [4, 5]);
-}
-
-#[test]
-fn cursor_beyond_newest_event_is_refused() {
-    // A process that resumes a session counts from 1 again: a number from before means nothing to it.
-    let stale = log_of(5).since(6).unwrap_err();
-    assert_eq!((stale.oldest, stale.newest), (1, 5));
-    assert!(log_of(0).since(1).is_err());
-    assert!(log_of(0).since(u64::MAX).is_err());
-}
-
-#[test]
 fn new_session_drops_previous_events() {
     let log = log_of(5);
-    log.begin("another", 2);
-    assert_eq!(log.since(1).unwrap_err().oldest, 3);
-    assert!(log.since(2).unwrap().is_empty());
+    log.begin(Arc::new(EventLog::after(2)));
+    let follow_after = |after| follow(&json!({ "after": after }));
+    let stale = log.follow(follow_after(1), |_, _| unreachable!("it is stale"));
+    assert_eq!(stale.unwrap_err().oldest, 3);
+    log.follow(follow_after(2), |followed, events| {
+        assert_eq!((followed.events, events.len()), (2, 0));
+    })
+    .unwrap();
+}
 
-    // The same holds without `begin`, even if the number would fit.
-    let log = log_of(5);
-    let first = Event {
-        session_id: "another".to_owned(),
-        ..text(6, "x")
-    };
-    log.push(&first, |_| ());
-    assert_eq!(numbers(&log.since(5).unwrap()), [6]);
-    assert!(log.since(4).is_err());
+/// The session's own log is a step ahead while an event is delivered.
+#[test]
+fn replay_ends_with_the_last_event_that_was_pushed() {
+    let log = log_of(2);
+    log.state.lock().log.push(&text(3, "x"), 0);
+    log.follow(follow(&json!({ "after": 0 })), |followed, events| {
+        assert_eq!((followed.events, numbers(&events)), (2, vec![1, 2]));
+    })
+    .unwrap();
+    let mut heard = Vec::new();
+    log.push(&text(3, "x"), |event| heard.push(event.seq));
+    assert_eq!(heard, [3]);
 }
 
 #[test]
@@ -185,7 +142,7 @@ fn follow_and_replay_are_atomic() {
         while_followed = others_wait()
     })
     .unwrap();
-    log.push(&text(3, "x"), |_| while_pushed = others_wait());
+    push(&log, &text(3, "x"), |_| while_pushed = others_wait());
     assert!(while_followed && while_pushed);
 }
 
@@ -206,7 +163,9 @@ fn invalid_follow_error_names_the_problem() {
         assert_eq!((error.code(), error.oldest()), (code, None), "{command}");
         assert!(error.to_string().contains(word), "{error}");
     }
-    let stale = FollowError::from(log_of(5).since(6).unwrap_err());
+    let beyond = follow(&json!({ "after": 6 }));
+    let stale = log_of(5).follow(beyond, |_, _| unreachable!("it is refused"));
+    let stale = FollowError::from(stale.unwrap_err());
     assert_eq!((stale.code(), stale.oldest()), ("stale", Some(1)));
 }
 

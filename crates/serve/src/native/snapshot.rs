@@ -1,9 +1,10 @@
 //! The `snapshot` reply: the state of a session, as clients see it.
 
+use outlast_dialect::Message;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::Usage;
 use outlast_kernel::verdict::Cause;
-use outlast_session::{GateHold, RetryStatus, Snapshot};
+use outlast_session::{GateHold, Queued, RetryStatus, Snapshot};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -92,6 +93,16 @@ impl SnapshotView {
             auto_retry_enabled: snapshot.auto_retry_enabled,
             usage: snapshot.usage,
             waiting,
+        }
+    }
+}
+
+impl From<&Queued> for WaitingView {
+    fn from(queued: &Queued) -> Self {
+        let texts = |messages: &[Message]| messages.iter().map(Message::text).collect();
+        Self {
+            steering: texts(&queued.steering),
+            follow_up: texts(&queued.follow_up),
         }
     }
 }

@@ -375,6 +375,11 @@ impl Caller {
         self.reply(None::<()>, Some(refusal))
     }
 
+    /// Returns whether the command is a prompt.
+    pub(super) fn is_prompt(&self) -> bool {
+        self.command.as_deref() == Some("prompt")
+    }
+
     /// Returns the id that the client gave to its command.
     pub(super) fn id(&self) -> Option<&Value> {
         self.id.as_ref()

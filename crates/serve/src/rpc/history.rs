@@ -1,7 +1,7 @@
 //! Replies that need the whole history of a session. They run beside the command queue: a long history takes time.
 
 use super::command::{Caller, Command};
-use super::session_state::SessionState;
+use super::connection::Connection;
 use crate::pi_rpc::history::History;
 use crate::pi_rpc::models::Models;
 use outlast_session::Session;
@@ -14,7 +14,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-impl SessionState {
+impl Connection {
     /// Reads the history and replies from it.
     pub(super) async fn reply_from_history(
         self: &Arc<Self>,
@@ -24,19 +24,19 @@ impl SessionState {
     ) {
         // Each reader holds the whole history in memory, so only a few run at once.
         let turn = Arc::clone(&self.readers).acquire_owned().await;
-        let desk = Arc::clone(self);
+        let connection = Arc::clone(self);
         self.tasks.spawn(async move {
             let _turn = turn;
             let reply = match session.entries().await {
                 Err(error) => caller.error(&error.to_string()),
                 Ok(entries) => {
-                    let told = desk.told(&session, caller.clone(), command, entries);
+                    let told = connection.told(&session, caller.clone(), command, entries);
                     // The history may be long to read and to write.
                     let told = tokio::task::spawn_blocking(told).await;
                     told.unwrap_or_else(|error| caller.error(&error.to_string()))
                 }
             };
-            desk.reply(reply);
+            connection.reply(reply);
         });
     }
 

@@ -1,12 +1,11 @@
 //! Commands that replace the session or the model in use.
 
 use super::command::{Command, ThinkingLevel};
-use super::command_queue::CommandResult;
-use super::session_state::SessionState;
+use super::connection::{CommandResult, Connection};
 use crate::pi_rpc::history::History;
 use outlast_kernel::text;
-use outlast_session::Session;
 use outlast_session::factory::{Model, OpenedSession};
+use outlast_session::{Conversation, Session};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +14,14 @@ use std::time::Duration;
 const RUN_END_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_NAME_BYTES: usize = 200;
 
-impl SessionState {
+impl Connection {
     /// Handles commands about sessions and models; returns all others to the caller.
     pub(super) async fn sessions(
         self: &Arc<Self>,
-        session: &Arc<Session>,
+        conversation: &Conversation,
         command: Command,
     ) -> Result<CommandResult, Command> {
+        let session = conversation.session();
         Ok(match command {
             Command::NewSession => self.replace(SessionSource::New).await,
             Command::SwitchSession { session_path } => self.switch(session, &session_path).await,
@@ -29,10 +29,10 @@ impl SessionState {
             Command::Fork { entry_id } => self.fork(session, &entry_id).await,
             Command::SetSessionName { name } => self.rename(session, name.trim()).await,
             Command::SetModel { provider, model_id } => {
-                let chosen = self.choose(session, &provider, &model_id).await;
+                let chosen = self.choose(conversation, &provider, &model_id).await;
                 chosen.map(Some)
             }
-            Command::CycleModel => self.cycle_model(session).await,
+            Command::CycleModel => self.cycle_model(conversation).await,
             Command::GetAvailableModels => Ok(Some(json!({ "models": self.host.models() }))),
             // The server cannot set a thinking level: there is one level, and a request for another one says so.
             Command::SetThinkingLevel { level } => {
@@ -80,7 +80,7 @@ impl SessionState {
             other => {
                 let opened = self.other(other).await?;
                 if let Err(why) = self.end_active_run().await {
-                    self.close(&opened.session).await;
+                    self.close_session(&opened.session).await;
                     return Err(why);
                 }
                 opened
@@ -93,14 +93,11 @@ impl SessionState {
     }
 
     async fn end_active_run(&self) -> Result<(), String> {
-        self.end_epoch();
-        if let Some(session) = self.session() {
-            session.abort();
-        }
-        if let Some(run) = self.active_run() {
-            let over = run.ended.cancelled();
-            let ended = tokio::time::timeout(RUN_END_TIMEOUT, over).await;
-            ended.map_err(|_| "the turn that is running does not end".to_owned())?;
+        // An unfinished turn is left, unlike at an abort.
+        self.epochs.end();
+        if let Some(conversation) = self.conversation() {
+            let settled = tokio::time::timeout(RUN_END_TIMEOUT, conversation.settled()).await;
+            settled.map_err(|_| "the turn that is running does not end".to_owned())?;
         }
         Ok(())
     }
@@ -141,22 +138,23 @@ impl SessionState {
 
     async fn choose(
         &self,
-        session: &Session,
+        conversation: &Conversation,
         provider: &str,
         model: &str,
     ) -> Result<Value, String> {
+        let session = conversation.session();
         let chosen = self
             .host
             .setup_with_model(session.setup(), (provider, model))
             .await?;
         let (setup, model) =
             chosen.ok_or_else(|| format!("Model not found: {provider}/{model}"))?;
-        session.change_setup(setup);
+        conversation.choose_model(setup);
         self.set_model(model.clone());
         Ok(json!(model))
     }
 
-    async fn cycle_model(&self, session: &Session) -> CommandResult {
+    async fn cycle_model(&self, conversation: &Conversation) -> CommandResult {
         let (models, current) = (self.host.models(), self.model());
         let is_current = |model: &Model| {
             let current = current.as_ref();
@@ -166,7 +164,7 @@ impl SessionState {
         let next = place.map_or(0, |place| place + 1) % models.len().max(1);
         match models.get(next) {
             Some(next) if models.len() > 1 => {
-                let model = self.choose(session, &next.provider, &next.id).await?;
+                let model = self.choose(conversation, &next.provider, &next.id).await?;
                 Ok(Some(
                     json!({ "model": model, "thinkingLevel": "off", "isScoped": false }),
                 ))

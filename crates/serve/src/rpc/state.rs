@@ -1,36 +1,28 @@
 //! Replies about the state of the session.
 
 use super::command::{Caller, CommandError};
-use super::command_queue::CommandResult;
-use super::session_state::SessionState;
+use super::connection::{CommandResult, Connection};
 use crate::native::{FollowRequest, SnapshotView, WaitingView};
 use crate::outbox::Item;
 use crate::pi_rpc::history::History;
-use outlast_dialect::Message;
 use outlast_kernel::event::Event;
 use outlast_session::Session;
-use outlast_session::{Compacted, DrainMode, Queued};
+use outlast_session::{Compacted, Conversation, DrainMode};
 use serde_json::{Map, Value, json};
 
 const NATIVE_ONLY: &str = "only the native dialect has it: `outlast rpc --mode native`";
 
-impl SessionState {
-    /// Returns whether a turn waits for a retry or at the gate.
-    pub(super) fn is_waiting(&self, session: &Session) -> bool {
-        let snapshot = session.snapshot();
-        let retry = snapshot.retry.and_then(|retry| retry.wake_at);
-        retry.is_some() || snapshot.gate_hold.is_some()
-    }
-
+impl Connection {
     /// Returns the reply to `get_state`: the fields that pi clients know, then those of our own.
-    pub(super) fn state(&self, session: &Session) -> Value {
+    pub(super) fn state(&self, conversation: &Conversation) -> Value {
+        let session = conversation.session();
         let snapshot = session.snapshot();
         let waiting = session.queued_messages();
-        let is_under_way = self.active_run().is_some();
+        let is_under_way = conversation.is_running();
         let mut state = json!({
             "model": self.model(),
             "thinkingLevel": "off",
-            "isStreaming": is_under_way && !self.is_waiting(session),
+            "isStreaming": is_under_way && !conversation.is_waiting(),
             "isCompacting": snapshot.is_compacting,
             "steeringMode": mode_name(session.steering_mode()),
             "followUpMode": mode_name(session.follow_up_mode()),
@@ -69,9 +61,9 @@ impl SessionState {
 
     /// Returns the reply to `snapshot`.
     pub(super) fn snapshot(&self, session: &Session) -> CommandResult {
-        match self.log {
+        match self.native_log {
             Some(_) => {
-                let waiting = queued_texts(&session.queued_messages());
+                let waiting = WaitingView::from(&session.queued_messages());
                 let view = SnapshotView::new(session.id(), session.snapshot(), waiting);
                 Ok(Some(json!(view)))
             }
@@ -81,7 +73,7 @@ impl SessionState {
 
     /// Handles `follow`: replays past events, and selects those to send from now on.
     pub(super) fn follow_events(&self, caller: &Caller, fields: Map<String, Value>) {
-        let Some(log) = &self.log else {
+        let Some(log) = &self.native_log else {
             return self.reply(caller.error(NATIVE_ONLY));
         };
         let followed = FollowRequest::parse(&Value::Object(fields)).and_then(|follow| {
@@ -127,15 +119,6 @@ fn retry(session: &Session) -> Value {
         state["wakeAt"] = json!(retry.wake_at);
     }
     state
-}
-
-/// Returns the queued messages as text.
-pub(super) fn queued_texts(waiting: &Queued) -> WaitingView {
-    let texts = |messages: &[Message]| messages.iter().map(Message::text).collect();
-    WaitingView {
-        steering: texts(&waiting.steering),
-        follow_up: texts(&waiting.follow_up),
-    }
 }
 
 const fn mode_name(mode: DrainMode) -> &'static str {

@@ -18,6 +18,7 @@ use outlast_serve::event_encoder::EventEncoder;
 use outlast_serve::native::{FollowRequest, NativeLog, SnapshotView, WaitingView};
 use outlast_session::Session;
 use outlast_session::compaction::{Compaction, Settings};
+use outlast_session::event_log::EventLog;
 use outlast_session::{GateHold, RetryStatus, Setup, Snapshot};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -79,9 +80,12 @@ type RecordedEvents = Arc<Mutex<Vec<Event>>>;
 fn listen(session: &Session, log: &NativeLog) -> RecordedEvents {
     let (heard, log) = (RecordedEvents::default(), log.clone());
     let aside = Arc::clone(&heard);
-    log.begin(session.id(), session.snapshot().last_seq);
-    let hear =
-        move |event: &Event| log.push(event, |event| aside.lock().unwrap().push(event.clone()));
+    let events = Arc::new(EventLog::after(session.snapshot().last_seq));
+    log.begin(Arc::clone(&events));
+    let hear = move |event: &Event| {
+        events.push(event, 0);
+        log.push(event, |event| aside.lock().unwrap().push(event.clone()));
+    };
     std::mem::forget(session.subscribe(hear));
     heard
 }
