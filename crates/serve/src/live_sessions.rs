@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! LiveSessions -> LiveSession -> EventLog: the last events and the running turn, for readers
-//!                             -> OpenSession: driven by the commands of `rpc`, open while it is needed
+//!                             -> OpenSession: its conversation, open while it is needed
 //! ```
 //!
 //! Invariants: a live session outlives its readers as long as a turn runs in it; a session that no client needs is
@@ -14,9 +14,7 @@ mod session_commands;
 mod snapshot;
 mod view;
 
-pub use live_session::{
-    Delivery, EventBatch, EventCursor, LiveSession, ParseCursorError, SettingsChange, UserMessage,
-};
+pub use live_session::{EventBatch, EventCursor, LiveSession, ParseCursorError, SettingsChange};
 pub use view::{
     ModelView, QueueMode, SessionList, SessionRow, SessionView, SettingsView, SnapshotEvents,
     SnapshotView, State,

@@ -17,7 +17,7 @@ mod sessions;
 mod state;
 mod surrogates;
 
-pub(crate) use connection::BUSY_ERROR;
+pub(crate) use connection::{ABORT_REPLY_TIMEOUT, leave};
 
 use crate::event_encoder::EventEncoder;
 use crate::lines::{Line, LineReader};
@@ -42,10 +42,10 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time that a client gets to read the remaining output.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time that closing a session may take.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same two limits when the process is told to exit: it has about a second for everything.
 const SHORT_FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
-const SHORT_CLOSE_TIMEOUT: Duration = Duration::from_millis(400);
+pub(crate) const SHORT_CLOSE_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// The protocol in which events are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

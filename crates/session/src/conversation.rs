@@ -155,6 +155,8 @@ struct TurnProgress {
     acceptance: Option<Reply<Accepted>>,
     /// The number of the last event before the turn.
     starts_after: u64,
+    /// Whether the turn is to end its wait as soon as it begins.
+    retries_at_start: bool,
     /// Whether the turn has announced its end; the session is free a moment later.
     is_sealed: bool,
 }
@@ -288,6 +290,11 @@ impl Conversation {
     /// Ends the wait for a retry, if there is one, and retries at once.
     pub fn retry_now(&self) -> bool {
         let is_waiting = self.is_waiting();
+        {
+            // A resumed turn that is about to begin does not listen yet.
+            let mut progress = self.shared.progress.lock();
+            progress.retries_at_start = self.is_running() && !self.session().is_running();
+        }
         self.session().retry_now();
         is_waiting
     }
@@ -400,7 +407,14 @@ impl Shared {
         let log = &self.options.log;
         match &event.body {
             Body::Start { .. } => {
-                self.progress.lock().starts_after = log.newest();
+                let retries = {
+                    let mut progress = self.progress.lock();
+                    progress.starts_after = log.newest();
+                    std::mem::take(&mut progress.retries_at_start)
+                };
+                if retries {
+                    self.session.retry_now();
+                }
                 // The prompt's journal entry has the choice.
                 *self.is_model_chosen.lock() = false;
             }

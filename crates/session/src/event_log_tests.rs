@@ -81,7 +81,7 @@ fn event_numbers_continue_after_reopen() {
     log.open(1, 5, false);
     push_all(&log, [(0, start())]);
     let next: Vec<u64> = log
-        .since(3)
+        .since(3, 9)
         .unwrap()
         .iter()
         .map(|event| event.seq)

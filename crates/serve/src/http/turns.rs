@@ -6,17 +6,17 @@ use super::extract::{Body, PathId, QueryParams};
 use super::problems::HttpError;
 use super::session_events::{Dialect, SessionEvents};
 use super::stream_body::{self, StreamFormat};
-use crate::live_sessions::{
-    Delivery, Error, EventBatch, EventCursor, LiveSession, SnapshotView, UserMessage,
-};
+use crate::live_sessions::{Error, EventBatch, EventCursor, LiveSession, SnapshotView};
 use crate::turn_stream::TurnEvent;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, StatusCode, header};
+use outlast_dialect::{Image, Message, Part, Role};
 use outlast_gateway::problem::Problem;
 use outlast_kernel::event::Event;
+use outlast_session::{Accepted, Delivery};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -216,42 +216,55 @@ pub(super) enum DispositionKind {
     Queued,
 }
 
-fn user_message(text: String, images: Vec<Picture>) -> Result<UserMessage, HttpError> {
+fn user_message(text: String, images: Vec<Picture>) -> Result<Message, HttpError> {
     if text.trim().is_empty() && images.is_empty() {
         return Err(Problem::wrong("text: there is nothing to say").into());
     }
-    let is_digit = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=');
-    let is_base64 = |data: &str| data.len().is_multiple_of(4) && data.bytes().all(is_digit);
     if images.iter().any(|image| !is_base64(&image.data)) {
         return Err(Problem::wrong("images: their data are in base 64").into());
     }
-    let picture = |it: Picture| serde_json::json!({ "type": "image", "mimeType": it.media_type, "data": it.data });
-    Ok(UserMessage {
-        text,
-        images: images.into_iter().map(picture).collect(),
+    let pictures = images.into_iter().map(|picture| {
+        Part::Image(Image {
+            media_type: picture.media_type,
+            data: picture.data,
+        })
+    });
+    Ok(Message {
+        role: Role::User,
+        parts: std::iter::once(Part::Text { text })
+            .chain(pictures)
+            .collect(),
     })
 }
 
+/// Returns whether a provider can decode it. It would refuse an invalid picture with every later call.
+fn is_base64(data: &str) -> bool {
+    let digits = data.trim_end_matches('=');
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/".contains(&byte);
+    let is_padded = data.len().is_multiple_of(4) && data.len() - digits.len() <= 2;
+    !digits.is_empty() && digits.bytes().all(is_digit) && is_padded
+}
+
 impl Prompt {
-    /// Sends the prompt. Returns its disposition, and a cursor before the prompt's first event.
-    pub(super) async fn send(
-        self,
-        room: &Arc<LiveSession>,
-    ) -> Result<(DispositionKind, EventCursor), HttpError> {
-        let deliver = self.deliver.map(|word| match word {
-            DeliveryMode::Steer => Delivery::Steer,
-            DeliveryMode::FollowUp => Delivery::FollowUp,
-        });
-        let said = user_message(self.text, self.images)?;
-        let (answer, place) = room.prompt(said, deliver).await?;
-        Ok((disposition_kind(&answer), place))
+    /// Sends the prompt.
+    pub(super) async fn send(self, room: &Arc<LiveSession>) -> Result<Accepted, HttpError> {
+        let delivery = match self.deliver {
+            None => Delivery::NextTurn,
+            Some(DeliveryMode::Steer) => Delivery::Steer,
+            Some(DeliveryMode::FollowUp) => Delivery::FollowUp,
+        };
+        let message = user_message(self.text, self.images)?;
+        Ok(room.prompt(message, delivery).await?)
     }
 }
 
-fn disposition_kind(answer: &serde_json::Value) -> DispositionKind {
-    match answer["disposition"] == "started" {
-        true => DispositionKind::Started,
-        false => DispositionKind::Queued,
+impl From<&Accepted> for Disposition {
+    fn from(accepted: &Accepted) -> Self {
+        let disposition = match accepted {
+            Accepted::Started(_) => DispositionKind::Started,
+            Accepted::Queued => DispositionKind::Queued,
+        };
+        Self { disposition }
     }
 }
 
@@ -262,22 +275,23 @@ async fn post_prompt(
     Body(prompt): Body<Prompt>,
 ) -> Result<Response, HttpError> {
     let room = shared.sessions.find(&id).await?;
-    let text = prompt.text.clone();
-    let (disposition, place) = prompt.send(&room).await?;
+    let accepted = prompt.send(&room).await?;
     let form = match accepts(&headers, "text/event-stream") {
         true => Some(StreamFormat::Sse),
         false => accepts(&headers, "application/x-ndjson").then_some(StreamFormat::Lines),
     };
+    let disposition = Json(Disposition::from(&accepted));
     // A queued message has no turn yet that could be followed.
-    let turn = room.find_turn_with_input(place, &text);
-    let turn = turn.filter(|_| disposition == DispositionKind::Started);
-    let (Some(form), Some(turn)) = (form, turn) else {
-        let disposition = Disposition { disposition };
-        return Ok((StatusCode::ACCEPTED, Json(disposition)).into_response());
+    let (Some(form), Accepted::Started(started)) = (form, accepted) else {
+        return Ok((StatusCode::ACCEPTED, disposition).into_response());
     };
     let stop = shared.sessions.stop_token().clone();
+    let place = room.cursor_at(started.after);
     let following = SessionEvents::new(room, Dialect::Turn, Some(place), stop);
-    Ok(stream_body::body(following.only_turn(turn), form))
+    Ok(stream_body::body(
+        following.only_turn(started.turn_id),
+        form,
+    ))
 }
 
 async fn post_steering(
@@ -287,9 +301,8 @@ async fn post_steering(
 ) -> Result<(StatusCode, Json<Disposition>), HttpError> {
     let room = shared.sessions.find(&id).await?;
     let said = user_message(steering.text, steering.images)?;
-    let answer = room.steer(said).await?;
-    let disposition = disposition_kind(&answer);
-    Ok((StatusCode::ACCEPTED, Json(Disposition { disposition })))
+    let accepted = room.steer(said).await?;
+    Ok((StatusCode::ACCEPTED, Json(Disposition::from(&accepted))))
 }
 
 async fn post_turn_command(

@@ -237,8 +237,8 @@ async fn execute_request(shared: Arc<AppState>, request: Request) -> Result<Valu
                 images: request.images,
                 deliver: request.deliver,
             };
-            let (disposition, _) = said.send(&room).await?;
-            Ok(json!(Disposition { disposition }))
+            let accepted = said.send(&room).await?;
+            Ok(json!(Disposition::from(&accepted)))
         }
         order @ ("chat.abort" | "chat.abort_retry" | "chat.retry_now" | "chat.resume") => {
             run_turn_command(&room, order.trim_start_matches("chat.")).await?;

@@ -5,11 +5,9 @@ use super::{SessionRow, open_session::OpenSession};
 use outlast_engine::CancellationToken;
 use outlast_kernel::Timestamp;
 use outlast_kernel::event::{Body, Event};
-use outlast_session::Session;
 use outlast_session::event_log::EventLog;
 use outlast_session::factory::{SessionDescription, SessionFactory, SessionOptions};
 use parking_lot::Mutex;
-use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -29,7 +27,7 @@ pub struct LiveSession {
     pub(super) session_factory: Arc<dyn SessionFactory>,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
-    event_log: EventLog,
+    event_log: Arc<EventLog>,
     /// The journal status that readers of a closed session know.
     journal_status: Mutex<Option<JournalStatus>>,
     pub(super) open_session: Mutex<Option<OpenSession>>,
@@ -90,24 +88,6 @@ pub struct SettingsChange {
     pub follow_up_mode: Option<QueueMode>,
 }
 
-/// A message for the model.
-#[derive(Clone, Debug, PartialEq)]
-pub struct UserMessage {
-    /// The text.
-    pub text: String,
-    /// Pictures, as the protocol of `rpc` has them.
-    pub images: Vec<Value>,
-}
-
-/// The time at which a message is sent that arrives while a turn runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
-    /// With the next call of that turn.
-    Steer,
-    /// After it.
-    FollowUp,
-}
-
 /// The position of a reader in the events of a live session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventCursor {
@@ -164,7 +144,7 @@ impl LiveSession {
             session_factory,
             tasks,
             stop,
-            event_log: EventLog::default(),
+            event_log: Arc::default(),
             journal_status: Mutex::default(),
             open_session: Mutex::default(),
             open_lock: tokio::sync::Mutex::default(),
@@ -195,7 +175,10 @@ impl LiveSession {
 
     /// Whether it is in no journal.
     pub(super) fn is_unwritten(&self) -> bool {
-        self.is_new() || self.led().is_some_and(|lead| !lead.session.is_persistent())
+        self.is_new()
+            || self
+                .led()
+                .is_some_and(|lead| !lead.session().is_persistent())
     }
 
     pub(super) fn unwritten_row(&self) -> SessionRow {
@@ -212,7 +195,7 @@ impl LiveSession {
             directory: folder.to_string_lossy().into_owned(),
             created: self.created,
             changed: self.created,
-            turns: lead.as_ref().map_or(0, |lead| lead.session.turn_count()),
+            turns: lead.as_ref().map_or(0, |lead| lead.session().turn_count()),
             state: match lead {
                 Some(lead) if !self.is_new() => lead.state(),
                 _ => State::New,
@@ -227,7 +210,8 @@ impl LiveSession {
         self.cursor_at(self.event_log().newest())
     }
 
-    pub(super) const fn cursor_at(&self, seq: u64) -> EventCursor {
+    /// Returns the cursor after that event.
+    pub const fn cursor_at(&self, seq: u64) -> EventCursor {
         EventCursor {
             log_id: self.log_id,
             seq,
@@ -251,29 +235,12 @@ impl LiveSession {
         }
     }
 
-    /// Returns the id of the turn after a cursor that has this input.
-    pub fn find_turn_with_input(&self, mut place: EventCursor, text: &str) -> Option<String> {
-        loop {
-            let EventBatch::Events(events) = self.events_after(place) else {
-                return None;
-            };
-            let is_it = |event: &&Event| match &event.body {
-                Body::Input { text: said } => said == text,
-                _ => false,
-            };
-            if let Some(event) = events.iter().find(is_it) {
-                return Some(event.turn_id.clone());
-            }
-            place = self.cursor_of(events.last()?);
-        }
-    }
-
     /// Returns a receiver that wakes on every event; its value is the number of the last one.
     pub fn watch_newest_seq(&self) -> watch::Receiver<u64> {
         self.event_log().watch()
     }
 
-    pub(super) const fn event_log(&self) -> &EventLog {
+    pub(super) const fn event_log(&self) -> &Arc<EventLog> {
         &self.event_log
     }
 
@@ -294,18 +261,15 @@ impl LiveSession {
         is_behind
     }
 
-    /// Records an event of the session.
-    pub(super) fn record_event(&self, event: &Event, session: &Session) {
+    /// Takes note of an event of the session, before its log has it.
+    pub(super) fn note_event(&self, event: &Event) {
         self.touch();
-        let turns = session.turn_count();
-        if matches!(event.body, Body::Start { .. }) {
+        match event.body {
             // The turn's journal entry has the requested settings.
-            self.pending.lock().options.clear_settings();
+            Body::Start { .. } => self.pending.lock().options.clear_settings(),
+            Body::Input { .. } => self.is_new.store(false, Ordering::Relaxed),
+            _ => {}
         }
-        if matches!(event.body, Body::Input { .. }) {
-            self.is_new.store(false, Ordering::Relaxed);
-        }
-        self.event_log().push(event, turns);
     }
 
     /// Wakes the readers without a new event: the state that they know may have changed.

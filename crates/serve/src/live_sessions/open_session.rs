@@ -1,24 +1,17 @@
-//! Leading a session: opening it when something is to be done, serving it the commands of `rpc`, giving it back.
+//! Opens a session when it is needed, drives it, and closes it when it is idle.
 
 use super::Error;
 use super::live_session::{JournalStatus, LiveSession, RuntimeSettings};
-use super::session_commands::command_error;
 use super::view::State;
-use crate::pi_rpc::client::RpcClient;
-use crate::rpc::{Dialect, Server};
-use outlast_engine::CancellationToken;
-use outlast_session::Session;
-use outlast_session::Subscription;
-use outlast_session::factory::{Host, HostedSession, OpenedSession};
+use crate::rpc::{CLOSE_TIMEOUT, SHORT_CLOSE_TIMEOUT, leave};
+use outlast_session::factory::{Host, HostedSession};
+use outlast_session::{Conversation, Options, PromptSettings, Session, Subscription};
 use outlast_store::journal::Availability as Owned;
-use serde_json::json;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A session in which nothing happens for so long is given back.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How much of what is said to a session, and what it answers, may be on its way.
-const PIPE_BYTES: usize = 64 << 10;
 /// A room that nobody has looked at for so long is forgotten; one in which nothing was said, after a day.
 const UNWATCHED_TIMEOUT: Duration = Duration::from_secs(300);
 const NEW_SESSION_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
@@ -26,24 +19,34 @@ const NEW_SESSION_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// A session that is open.
 #[derive(Clone)]
 pub(super) struct OpenSession {
-    pub(super) session: Arc<Session>,
+    pub(super) conversation: Conversation,
     pub(super) host: Arc<dyn Host>,
-    pub(super) client: RpcClient,
-    /// Cancelled when it is not served any more.
-    closed: CancellationToken,
     _subscription: Arc<Subscription>,
 }
 
 impl OpenSession {
+    pub(super) fn session(&self) -> &Arc<Session> {
+        self.conversation.session()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.conversation.status().borrow().is_closed
+    }
+
+    /// Lets go of the session: leaves a running turn to be resumed, and otherwise closes the session.
+    async fn leave(&self, limit: Duration) {
+        leave(&self.conversation, &*self.host, limit).await;
+    }
+
     /// What it does, as those who watch are told.
     pub(super) fn state(&self) -> State {
-        let snapshot = self.session.snapshot();
+        let snapshot = self.session().snapshot();
         let is_held = snapshot.gate_hold.is_some();
         let waits = is_held || snapshot.retry.is_some_and(|retry| retry.wake_at.is_some());
-        match (self.session.is_running(), waits) {
+        match (self.session().is_running(), waits) {
             (true, true) => State::Waiting,
             (true, false) => State::Running,
-            (false, _) if self.session.unfinished_turn().is_some() => State::Unfinished,
+            (false, _) if self.session().unfinished_turn().is_some() => State::Unfinished,
             (false, _) => State::Idle,
         }
     }
@@ -53,7 +56,7 @@ impl LiveSession {
     /// The session, if it is open.
     pub(super) fn led(&self) -> Option<OpenSession> {
         let lead = self.open_session.lock().clone();
-        lead.filter(|lead| !lead.closed.is_cancelled())
+        lead.filter(|lead| !lead.is_closed())
     }
 
     pub(super) fn open_session_state(&self) -> Option<State> {
@@ -91,44 +94,47 @@ impl LiveSession {
         self.event_log().open(turns, entries, is_unfinished);
         self.pending.lock().description = None;
         wanted.runtime_settings.apply(&session);
-        let lead = self.serve(opened, host);
-        // Its events are heard here; of what is asked for only the answers are of interest there.
-        let quietly = json!({ "type": "follow", "only": [] });
-        lead.client.request(quietly).await.map_err(command_error)?;
+        let lead = self.drive(session, host);
         *self.open_session.lock() = Some(lead.clone());
         self.notify_watchers();
         Ok(lead)
     }
 
-    fn serve(self: &Arc<Self>, opened: OpenedSession, host: Arc<dyn Host>) -> OpenSession {
-        let session = Arc::clone(&opened.session);
-        let (room, heard): (Weak<Self>, _) = (Arc::downgrade(self), Arc::downgrade(&session));
-        let listening = session.subscribe(move |event| {
-            if let (Some(room), Some(session)) = (room.upgrade(), heard.upgrade()) {
-                room.record_event(event, &session);
+    /// Drives a session that was just opened, until it is closed or the server ends.
+    fn drive(self: &Arc<Self>, session: Arc<Session>, host: Arc<dyn Host>) -> OpenSession {
+        let room: Weak<Self> = Arc::downgrade(self);
+        // Before the conversation's own listener, which puts the event into the log.
+        let subscription = session.subscribe(move |event| {
+            if let Some(room) = room.upgrade() {
+                room.note_event(event);
             }
         });
-        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
-        let server = Server {
-            host: Arc::clone(&host),
-            dialect: Dialect::Native,
-            stop: self.stop.clone(),
+        let settings = Arc::clone(&host);
+        let options = Options {
+            log: Arc::clone(self.event_log()),
+            ..Options::new(move || PromptSettings {
+                limits: settings.limits(),
+                options: settings.resume_options(),
+            })
         };
-        let closed = CancellationToken::new();
-        let ended = closed.clone().drop_guard();
-        self.tasks.spawn(async move {
-            let _ended = ended;
-            let (input, output) = tokio::io::split(theirs);
-            Box::pin(server.serve(opened, input, output)).await;
-        });
-        let (reader, writer) = tokio::io::split(ours);
-        OpenSession {
-            client: RpcClient::from_streams(reader, writer),
-            _subscription: Arc::new(listening),
-            session,
+        let lead = OpenSession {
+            conversation: Conversation::start(session, options),
             host,
-            closed,
-        }
+            _subscription: Arc::new(subscription),
+        };
+        let (stop, leaving) = (self.stop.clone(), lead.clone());
+        self.tasks.spawn(async move {
+            let mut status = leaving.conversation.status();
+            let closed = async { drop(status.wait_for(|status| status.is_closed).await) };
+            let is_stopped = tokio::select! {
+                () = stop.cancelled() => true,
+                () = closed => false,
+            };
+            if is_stopped {
+                leaving.leave(SHORT_CLOSE_TIMEOUT).await;
+            }
+        });
+        lead
     }
 
     /// Gives the session back when nothing has happened in it for a while.
@@ -136,7 +142,7 @@ impl LiveSession {
         let Some(lead) = self.led() else {
             return;
         };
-        let session = &lead.session;
+        let session = lead.session();
         let is_needed = || {
             let is_asked = session.is_running() || !session.queued_messages().is_empty();
             is_asked || !session.is_persistent() || self.idle_since().elapsed() < IDLE_TIMEOUT
@@ -146,8 +152,7 @@ impl LiveSession {
         if is_needed() || door.is_err() {
             return;
         }
-        lead.client.close().await;
-        lead.closed.cancelled().await;
+        lead.leave(CLOSE_TIMEOUT).await;
         // It was led here until now, and by nobody else.
         let is_open_elsewhere = false;
         let seen = self.seen().await.map(|seen| JournalStatus {

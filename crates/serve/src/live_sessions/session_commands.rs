@@ -1,123 +1,92 @@
-//! What can be asked of a session: to say something, to end a turn or its wait, to be led otherwise.
+//! The commands to a live session: prompts, the control of turns, settings.
 
-use super::live_session::{
-    Delivery, EventCursor, LiveSession, RuntimeSettings, SettingsChange, UserMessage,
-};
+use super::live_session::{LiveSession, RuntimeSettings, SettingsChange};
+use super::open_session::OpenSession;
 use super::view::QueueMode;
 use super::{Error, sanitize_title};
-use crate::pi_rpc::client::ClientError;
-use crate::rpc::BUSY_ERROR;
-use outlast_session::DrainMode;
-use outlast_session::Session;
+use crate::rpc::ABORT_REPLY_TIMEOUT;
+use outlast_dialect::Message;
 use outlast_session::factory::FactoryError;
-use serde_json::{Value, json};
+use outlast_session::{Accepted, Delivery, DrainMode, QueueKind, Rejected, Session};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long a run that has said its last word, or that is about to begin, may take for it, and how often that is looked at.
-const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
-const POLL_INTERVAL: Duration = Duration::from_millis(1);
+use tokio::time::timeout;
 
 impl LiveSession {
-    /// Says something to the model, or has it wait to be said. What came of it is `started` or `queued`; nothing of it has
-    /// happened before that place.
+    /// Sends a prompt to the model, or queues it.
     pub async fn prompt(
         self: &Arc<Self>,
-        said: UserMessage,
-        deliver: Option<Delivery>,
-    ) -> Result<(Value, EventCursor), Error> {
+        message: Message,
+        delivery: Delivery,
+    ) -> Result<Accepted, Error> {
         let lead = self.enter().await?;
-        let place = self.cursor();
-        let say = |deliver: Option<Delivery>| {
-            let mut command =
-                json!({ "type": "prompt", "message": said.text, "images": said.images });
-            if let Some(deliver) = deliver {
-                command["streamingBehavior"] = deliver.word().into();
-            }
-            lead.client.request(command)
-        };
-        // In a session in which nothing runs it is said at once, whatever it would have waited for.
-        let first = deliver.filter(|_| lead.session.is_running());
-        let until = tokio::time::Instant::now() + SETTLE_TIMEOUT;
-        let answer = loop {
-            match say(first).await {
-                Err(ClientError::Refused { error, .. }) if error == BUSY_ERROR => {}
-                answer => break answer,
-            }
-            // A run that has said its last word is over in a moment. Otherwise there is a turn that it has to wait for.
-            let is_ending = lead.session.snapshot().turn_id.is_none();
-            if !is_ending || tokio::time::Instant::now() > until {
-                break say(Some(deliver.unwrap_or(Delivery::FollowUp))).await;
-            }
-            tokio::time::sleep(POLL_INTERVAL).await;
-        };
-        Ok((answer.map_err(self::command_error)?, place))
+        Ok(lead.conversation.prompt(message, delivery).await?)
     }
 
-    /// Says something with the next call of the turn that runs.
-    pub async fn steer(self: &Arc<Self>, said: UserMessage) -> Result<Value, Error> {
-        let command = json!({ "type": "steer", "message": said.text, "images": said.images });
-        // Whoever leads it elsewhere is named.
+    /// Sends a message with the next call of the running turn.
+    pub async fn steer(self: &Arc<Self>, message: Message) -> Result<Accepted, Error> {
+        // Opening it names the process that has the session open.
         let lead = match self.is_new() {
             true => self.led(),
             false => Some(self.enter().await?),
         };
-        let lead = lead.filter(|lead| lead.session.is_running());
+        let lead = lead.filter(|lead| lead.session().is_running());
         let idle = || Error::Refused("no turn is running that could be steered".to_owned());
-        let client = lead.ok_or_else(idle)?.client;
-        client.request(command).await.map_err(self::command_error)
+        let conversation = lead.ok_or_else(idle)?.conversation;
+        Ok(conversation.enqueue(QueueKind::Steering, message).await?)
     }
 
-    /// Carries on what was left, or tries the last turn again that failed.
+    /// Resumes the unfinished turn, sends what is queued, or retries the failed turn.
     pub async fn resume(self: &Arc<Self>) -> Result<(), Error> {
         let lead = self.enter().await?;
-        let resumed = lead.client.request(json!({ "type": "resume" })).await;
-        resumed.map(drop).map_err(command_error)
+        lead.conversation.resume().await?;
+        Ok(())
     }
 
-    /// Ends the turn that runs or was left.
+    /// Aborts the turn that runs or is unfinished.
     pub async fn abort(self: &Arc<Self>) -> Result<(), Error> {
-        self.order("abort").await
+        if let Some(lead) = self.with_turn().await? {
+            timeout(ABORT_REPLY_TIMEOUT, lead.conversation.abort())
+                .await
+                .ok();
+        }
+        Ok(())
     }
 
-    /// Ends the wait for a retry: the turn fails with the error that it waited out.
+    /// Cancels the wait for a retry: the turn fails with the error that caused it.
     pub async fn abort_retry(self: &Arc<Self>) -> Result<(), Error> {
-        self.order("abort_retry").await
-    }
-
-    /// Ends the wait for a retry, and tries at once; a turn that was left in the middle of one is carried on.
-    pub async fn retry_now(self: &Arc<Self>) -> Result<(), Error> {
-        let lead = match self.led() {
-            Some(lead) => lead,
-            None if self.is_unfinished().await => self.enter().await?,
-            None => return Ok(()),
-        };
-        let session = &lead.session;
-        let is_left = || session.unfinished_turn().is_some() && !session.is_running();
-        if is_left() {
-            let resumed = lead.client.request(json!({ "type": "resume" })).await;
-            // Somebody else is about to: one that has not begun yet would not hear what is said to it.
-            let until = tokio::time::Instant::now() + SETTLE_TIMEOUT;
-            while is_left() && tokio::time::Instant::now() < until {
-                tokio::time::sleep(POLL_INTERVAL).await;
-            }
-            if is_left() {
-                resumed.map_err(command_error)?;
+        if let Some(OpenSession { conversation, .. }) = self.with_turn().await? {
+            let ended = conversation.run_ended();
+            if conversation.abort_retry() {
+                timeout(ABORT_REPLY_TIMEOUT, ended).await.ok();
             }
         }
-        let hastened = lead.client.request(json!({ "type": "retry_now" })).await;
-        hastened.map(drop).map_err(command_error)
+        Ok(())
     }
 
-    /// Does something about a turn; when there is none, that is no mistake.
-    async fn order(self: &Arc<Self>, command: &str) -> Result<(), Error> {
-        let lead = match self.led() {
-            Some(lead) => lead,
-            None if self.is_unfinished().await => self.enter().await?,
-            None => return Ok(()),
+    /// Ends the wait for a retry, and retries at once; a turn that was left in such a wait is resumed.
+    pub async fn retry_now(self: &Arc<Self>) -> Result<(), Error> {
+        let Some(OpenSession { conversation, .. }) = self.with_turn().await? else {
+            return Ok(());
         };
-        let done = lead.client.request(json!({ "type": command })).await;
-        done.map(drop).map_err(command_error)
+        let session = conversation.session();
+        if session.unfinished_turn().is_some() && !conversation.is_running() {
+            match conversation.resume().await {
+                // Another client was faster.
+                Ok(_) | Err(Rejected::Busy) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        conversation.retry_now();
+        Ok(())
+    }
+
+    /// Returns the session, open, unless it has no turn to control.
+    async fn with_turn(self: &Arc<Self>) -> Result<Option<OpenSession>, Error> {
+        match self.led() {
+            Some(lead) => Ok(Some(lead)),
+            None if self.is_unfinished().await => self.enter().await.map(Some),
+            None => Ok(None),
+        }
     }
 
     async fn is_unfinished(&self) -> bool {
@@ -162,21 +131,32 @@ impl LiveSession {
             None if is_new || settings.title.is_none() => return Ok(()),
             None => self.enter().await?,
         };
-        switches.apply(&lead.session);
+        let session = lead.session();
+        switches.apply(session);
         if let Some((provider, model)) = settings.model {
-            let choose = json!({ "type": "set_model", "provider": provider, "modelId": model });
-            lead.client.request(choose).await.map_err(command_error)?;
+            let chosen = lead
+                .host
+                .setup_with_model(session.setup(), (provider.as_str(), model.as_str()))
+                .await
+                .map_err(Error::Refused)?;
+            let unknown = || Error::Refused(format!("Model not found: {provider}/{model}"));
+            lead.conversation
+                .choose_model(chosen.ok_or_else(unknown)?.0);
         }
         if let Some(policy) = settings.policy {
-            let setup = lead.host.setup_with_policy(&lead.session.setup(), &policy);
-            let setup = setup.map_err(FactoryError::Invalid)?;
-            lead.session.change_setup(setup);
+            let setup = lead.host.setup_with_policy(&session.setup(), &policy);
+            session.change_setup(setup.map_err(FactoryError::Invalid)?);
         }
-        if let Some(title) = settings.title {
-            let rename = json!({ "type": "set_session_name", "name": title });
-            lead.client.request(rename).await.map_err(command_error)?;
+        match settings.title {
+            Some(title) if title.is_empty() => {
+                Err(Error::Refused("Session name cannot be empty".to_owned()))
+            }
+            Some(title) => {
+                let renamed = session.rename(&title).await;
+                renamed.map_err(|error| Error::Refused(error.to_string()))
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether such a model and such a policy can be had.
@@ -224,15 +204,6 @@ impl RuntimeSettings {
     }
 }
 
-impl Delivery {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Steer => "steer",
-            Self::FollowUp => "followUp",
-        }
-    }
-}
-
 impl From<QueueMode> for DrainMode {
     fn from(mode: QueueMode) -> Self {
         match mode {
@@ -251,10 +222,11 @@ impl From<DrainMode> for QueueMode {
     }
 }
 
-/// What a command was answered with, when it was not done.
-pub(super) fn command_error(error: ClientError) -> Error {
-    match error {
-        ClientError::Refused { error, .. } => Error::Refused(error),
-        error => Error::Unreadable(error.to_string()),
+impl From<Rejected> for Error {
+    fn from(rejected: Rejected) -> Self {
+        match rejected {
+            Rejected::Closed => Self::Unreadable("the server is gone".to_owned()),
+            rejected => Self::Refused(rejected.to_string()),
+        }
     }
 }

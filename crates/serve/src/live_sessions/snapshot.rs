@@ -85,7 +85,7 @@ impl LiveSession {
     /// Everything that is written down.
     async fn entries(&self) -> Result<Vec<StoredEntry>, Error> {
         if let Some(lead) = self.led() {
-            match lead.session.entries().await {
+            match lead.session().entries().await {
                 // It was closed just now.
                 Err(outlast_session::Error::Closed) => {}
                 entries => {
@@ -126,12 +126,12 @@ impl LiveSession {
         let (row, last) = self.row().await?;
         let card = self.card().await?;
         let lead = self.led();
-        let snapshot = lead.as_ref().map(|lead| lead.session.snapshot());
+        let snapshot = lead.as_ref().map(|lead| lead.session().snapshot());
         let snapshot = snapshot.unwrap_or_default();
         let Snapshot {
             retry, gate_hold, ..
         } = snapshot;
-        let waiting = lead.as_ref().map(|lead| lead.session.queued_messages());
+        let waiting = lead.as_ref().map(|lead| lead.session().queued_messages());
         Ok(SessionView {
             settings: self.settings_of(&row, &card),
             row,
@@ -162,7 +162,7 @@ impl LiveSession {
             .filter(|_| !self.is_unwritten())
         else {
             let row = self.unwritten_row();
-            return Ok((row, lead.and_then(|lead| lead.session.last_seal())));
+            return Ok((row, lead.and_then(|lead| lead.session().last_seal())));
         };
         let summary = journal.summary(self.id()).await;
         let summary = summary.map_err(|error| self.unread(error))?;
@@ -185,7 +185,7 @@ impl LiveSession {
             turns: summary.turns,
             state,
         };
-        Ok((row, lead.and_then(|lead| lead.session.last_seal())))
+        Ok((row, lead.and_then(|lead| lead.session().last_seal())))
     }
 
     /// What the session is made of.
@@ -206,7 +206,7 @@ impl LiveSession {
 
     fn settings_of(&self, row: &SessionRow, card: &SessionDescription) -> SettingsView {
         let lead = self.led();
-        let session = lead.as_ref().map(|lead| &lead.session);
+        let session = lead.as_ref().map(|lead| lead.session());
         let switches = self.pending.lock().runtime_settings;
         let on = |open: Option<bool>, switched: Option<bool>| open.or(switched).unwrap_or(true);
         let mode = |open: Option<DrainMode>, switched| {

@@ -25,10 +25,10 @@ use tokio_util::task::TaskTracker;
 /// Maximum number of replies from the whole history that are made at the same time.
 const MAX_CONCURRENT_READS: usize = 2;
 /// Time in which an abort is answered, even if something does not end.
-const ABORT_REPLY_TIMEOUT: Duration = Duration::from_millis(240);
+pub(crate) const ABORT_REPLY_TIMEOUT: Duration = Duration::from_millis(240);
 /// Time that the remaining tasks get to end with the connection.
 const TASKS_TIMEOUT: Duration = Duration::from_millis(300);
-pub(crate) const BUSY_ERROR: &str = "a turn is running; `streamingBehavior` says when this is to be said: \"steer\" or \"followUp\"";
+const BUSY_ERROR: &str = "a turn is running; `streamingBehavior` says when this is to be said: \"steer\" or \"followUp\"";
 
 /// The connection of one client.
 pub(super) struct Connection {
@@ -358,34 +358,36 @@ impl Connection {
         let Some(conversation) = self.conversation() else {
             return;
         };
-        match conversation.is_running() {
-            true => {
-                self.host.leave_session(conversation.session());
-                conversation.detach().await;
-            }
-            false => {
-                let close = self.close(&conversation);
-                tokio::time::timeout(limit, close).await.ok();
-            }
-        }
+        leave(&conversation, &*self.host, limit).await;
         self.tasks.close();
         let tasks = self.tasks.wait();
         tokio::time::timeout(TASKS_TIMEOUT, tasks).await.ok();
     }
+}
 
-    /// Closes a conversation in which nothing runs, and its session.
-    pub(super) async fn close(&self, conversation: &Conversation) {
-        // Ends a compaction, which has changed nothing yet.
+/// Lets go of a session: leaves a running turn to be resumed, and otherwise closes the session.
+pub(crate) async fn leave(conversation: &Conversation, host: &dyn Host, limit: Duration) {
+    if conversation.is_running() {
+        host.leave_session(conversation.session());
         conversation.detach().await;
-        self.close_session(conversation.session()).await;
+    } else {
+        let close = close(conversation, host);
+        tokio::time::timeout(limit, close).await.ok();
     }
+}
 
-    pub(super) async fn close_session(&self, session: &Session) {
-        self.host.leave_session(session);
-        if let Err(error) = session.close().await {
-            let what = format!("session {} is not written down to its end", session.id());
-            self.host.warn(&format!("{what}: {error}"));
-        }
+/// Closes a conversation in which nothing runs, and its session.
+pub(super) async fn close(conversation: &Conversation, host: &dyn Host) {
+    // Ends a compaction, which has changed nothing yet.
+    conversation.detach().await;
+    close_session(conversation.session(), host).await;
+}
+
+pub(super) async fn close_session(session: &Session, host: &dyn Host) {
+    host.leave_session(session);
+    if let Err(error) = session.close().await {
+        let what = format!("session {} is not written down to its end", session.id());
+        host.warn(&format!("{what}: {error}"));
     }
 }
 

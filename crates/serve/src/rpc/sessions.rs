@@ -1,7 +1,7 @@
 //! Commands that replace the session or the model in use.
 
 use super::command::{Command, ThinkingLevel};
-use super::connection::{CommandResult, Connection};
+use super::connection::{CommandResult, Connection, close, close_session};
 use crate::pi_rpc::history::History;
 use outlast_kernel::text;
 use outlast_session::factory::{Model, OpenedSession};
@@ -80,14 +80,14 @@ impl Connection {
             other => {
                 let opened = self.other(other).await?;
                 if let Err(why) = self.end_active_run().await {
-                    self.close_session(&opened.session).await;
+                    close_session(&opened.session, &*self.host).await;
                     return Err(why);
                 }
                 opened
             }
         };
         if let Some(before) = self.attach_session(opened) {
-            self.close(&before).await;
+            close(&before, &*self.host).await;
         }
         Ok(Some(json!({ "cancelled": false })))
     }

@@ -3,15 +3,16 @@
 mod test_factory;
 
 use crate::kinds::NOW;
+use outlast_dialect::Message;
 use outlast_engine::journal::Entry;
 use outlast_kernel::budget::Prompt;
 use outlast_kernel::event::{Body, Event};
 use outlast_serve::live_sessions::State::{Elsewhere, Idle};
 use outlast_serve::live_sessions::{
-    EventBatch, EventCursor, LiveSession, LiveSessions, SettingsChange, SnapshotEvents, UserMessage,
+    EventBatch, EventCursor, LiveSession, LiveSessions, SettingsChange, SnapshotEvents,
 };
-use outlast_session::Session;
 use outlast_session::factory::SessionOptions;
+use outlast_session::{Delivery, Session};
 use outlast_store::journal::{Availability, NewSession, RawEntry};
 use serde_json::Value;
 use std::sync::Arc;
@@ -33,11 +34,8 @@ fn spawn_housekeeping(sessions: &Arc<LiveSessions>) {
 /// Sends a prompt, and waits for the end of the turn.
 async fn prompt(house: &TestFactory, room: &Arc<LiveSession>, text: &str) -> Vec<Event> {
     let (mut news, mut place) = (room.watch_newest_seq(), room.cursor());
-    let said = UserMessage {
-        text: text.to_owned(),
-        images: Vec::new(),
-    };
-    room.prompt(said, None).await.unwrap();
+    let prompt = room.prompt(Message::user(text), Delivery::NextTurn);
+    prompt.await.unwrap();
     let mut heard = Vec::new();
     while !heard
         .last()
@@ -158,7 +156,7 @@ async fn watcher_sees_changes_of_another_process() {
         let other = Session::open(&house.journal, room.id(), house.setup());
         let other = other.await.unwrap();
         let ask = outlast_session::PromptRequest {
-            message: Some(outlast_dialect::Message::user(text)),
+            message: Some(Message::user(text)),
             ..Default::default()
         };
         other.prompt(ask).await.unwrap();
@@ -173,14 +171,11 @@ async fn watcher_sees_changes_of_another_process() {
     let other = Session::open(&house.journal, room.id(), house.setup());
     let other = other.await.unwrap();
     other.rename("elsewhere").await.unwrap();
-    let note = outlast_dialect::Message::user("a note");
+    let note = Message::user("a note");
     other.add_note(note).await.unwrap();
     other.close().await.unwrap();
-    let said = UserMessage {
-        text: "here again".to_owned(),
-        images: Vec::new(),
-    };
-    room.prompt(said, None).await.unwrap();
+    let prompt = room.prompt(Message::user("here again"), Delivery::NextTurn);
+    prompt.await.unwrap();
     assert_eq!(room.events_after(place), EventBatch::Stale);
 }
 
@@ -273,7 +268,7 @@ async fn just_abandoned_turn_is_resumed() {
     let prompt = Entry::Prompt {
         chosen: false,
         turn_id: "turn".to_owned(),
-        message: Some(outlast_dialect::Message::user("left")),
+        message: Some(Message::user("left")),
         budget: Prompt::default(),
         options: Value::Null,
     };

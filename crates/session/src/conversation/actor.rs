@@ -192,8 +192,10 @@ impl Actor {
         let is_waiting = self.shared.is_waiting();
         let kind = match delivery {
             Delivery::IfIdle if !must_queue && !is_waiting => return reply(Err(Rejected::Busy)),
-            Delivery::Steer => QueueKind::Steering,
-            Delivery::IfIdle | Delivery::FollowUp | Delivery::NextTurn => QueueKind::FollowUp,
+            Delivery::Steer if !must_queue => QueueKind::Steering,
+            Delivery::IfIdle | Delivery::Steer | Delivery::FollowUp | Delivery::NextTurn => {
+                QueueKind::FollowUp
+            }
         };
         let queued = self.enqueue(kind, message).await;
         let is_next = matches!(delivery, Delivery::IfIdle | Delivery::NextTurn) && is_waiting;

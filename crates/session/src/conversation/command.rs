@@ -32,7 +32,7 @@ pub enum Command {
 }
 
 /// The delivery of a prompt while a turn runs; in an idle session every prompt starts a run. A prompt never starts a run during
-/// a compaction or before an unfinished turn: it is queued, and sent after it.
+/// a compaction or before an unfinished turn: it is queued, and sent after it as a turn of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// Rejected as [`Rejected::Busy`] while the turn works; queued while it waits.

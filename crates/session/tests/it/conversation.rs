@@ -329,12 +329,16 @@ async fn abort_settles_an_unfinished_turn() {
 
 /// Returns a session with a turn that an earlier process left.
 async fn left_unfinished(kept: &TestJournal) -> Arc<Session> {
-    let world = Fixture::new([stalls()]);
+    left_at(kept, stalls(), is_delta).await
+}
+
+async fn left_at(kept: &TestJournal, call: Call, at: fn(&Body) -> bool) -> Arc<Session> {
+    let world = Fixture::new([call]);
     let session = kept.begin(world.setup()).await;
     let id = session.id().to_owned();
     let conversation = start(&session);
     prompt(&conversation, "left", IfIdle).await;
-    until(&conversation, is_delta).await;
+    until(&conversation, at).await;
     conversation.detach().await;
     assert!(session.unfinished_turn().is_some());
     conversation.close().await.unwrap();
@@ -357,6 +361,25 @@ async fn prompt_after_unfinished_turn_resumes_it_first() {
         assert_eq!(users(&session), ["left", "next"], "{delivery:?}");
         assert!(session.queued_messages().is_empty());
     }
+}
+
+/// The run has begun, but its turn does not listen yet.
+#[tokio::test(start_paused = true)]
+async fn retry_now_reaches_a_resumed_turn_that_is_about_to_wait() {
+    let kept = TestJournal::new();
+    let session = left_at(&kept, fails(overloaded()), is_wait).await;
+    let conversation = start(&session);
+    let (driven, mut status) = (conversation.clone(), conversation.status());
+    let retried = tokio::spawn(async move {
+        status.wait_for(|status| status.is_running).await.unwrap();
+        assert!(!driven.session().is_running());
+        driven.retry_now();
+    });
+    tokio::task::yield_now().await;
+    started(conversation.resume().await);
+    retried.await.unwrap();
+    conversation.settled().await;
+    assert_eq!(session.clock().now(), START, "nothing has waited");
 }
 
 #[tokio::test(start_paused = true)]
