@@ -13,6 +13,7 @@
 //! | Know what an error means, and when to come back | [`HttpError`], [`classify()`] |
 //! | Use a schedule of your own | [`RetryPolicy`], [`RetryStrategy`] |
 //! | Show waits to a person | [`Session::subscribe`], [`Event`] |
+//! | Prompt, steer, queue and abort from several places | [`Session::into_conversation`], [`Conversation`] |
 //! | Make one call with everything in your own hands | [`run_turn`] |
 //!
 //! # Retry any stream
@@ -139,6 +140,7 @@ pub use outlast_dialect::{Delta, Message, Part, Request, Role};
 pub use outlast_kernel::event::{Body, Event, StopReason, TurnStatus, Usage};
 #[doc(inline)]
 pub use outlast_session::{
-    Subscription,
+    Accepted, Conversation, Delivery, EventStream, Rejected, RunOutcome, Started, Subscription,
+    event_log::StaleCursor,
     tools::{Context, Effect, Output, Tool},
 };

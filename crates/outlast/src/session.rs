@@ -12,7 +12,7 @@ use outlast_kernel::event::{Event, TurnStatus, Usage};
 use outlast_kernel::policy::Policy;
 use outlast_session::compaction::Compaction;
 use outlast_session::tools::{Tool, Tools};
-use outlast_session::{PromptRequest, Setup, Subscription};
+use outlast_session::{Conversation, Options, PromptRequest, PromptSettings, Setup, Subscription};
 use outlast_store::Journal;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,14 +36,24 @@ impl Session {
         SessionBuilder::new(model)
     }
 
+    /// Drives the session from several places at once, and lets any number of listeners follow it. Must be called within a
+    /// runtime.
+    pub fn into_conversation(self) -> Conversation {
+        let session = Arc::new(self.inner);
+        let (clock, deadline) = (Arc::clone(&session), self.deadline);
+        Conversation::start(
+            session,
+            Options::new(move || PromptSettings {
+                limits: limits(clock.clock(), deadline),
+                ..PromptSettings::default()
+            }),
+        )
+    }
+
     /// Sends a prompt, and returns the model's reply when all tools, retries and waits are over.
     pub async fn prompt(&self, text: &str) -> Result<Reply, Error> {
-        let limits = Limits {
-            deadline: self.deadline.map(|limit| self.inner.clock().now() + limit),
-            ..Limits::default()
-        };
         let request = PromptRequest {
-            limits,
+            limits: limits(self.inner.clock(), self.deadline),
             ..PromptRequest::from(text)
         };
         Reply::from_outcome(self.inner.prompt(request).await?)
@@ -99,6 +109,14 @@ impl Session {
     /// Closes the session, so that another process may open it. Fails while a turn runs.
     pub async fn close(self) -> Result<(), Error> {
         Ok(self.inner.close().await?)
+    }
+}
+
+/// Returns the limits of a prompt that begins now.
+fn limits(clock: &dyn Clock, deadline: Option<Duration>) -> Limits {
+    Limits {
+        deadline: deadline.map(|limit| clock.now() + limit),
+        ..Limits::default()
     }
 }
 
