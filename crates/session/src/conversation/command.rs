@@ -13,7 +13,7 @@ pub type Reply<T> = Box<dyn FnOnce(Result<T, Rejected>) + Send>;
 pub type AfterCompaction =
     Box<dyn FnOnce(Result<Compacted, Error>) -> BoxFuture<'static, ()> + Send>;
 
-/// A command, as [`Conversation::submit`] takes it; each has a method of its own as well.
+/// A command, as [`Conversation::submit`](crate::Conversation::submit) takes it; each has a method of its own as well.
 pub enum Command {
     /// Sends a prompt.
     Prompt(Message, Delivery, Reply<Accepted>),
