@@ -17,6 +17,7 @@ use outlast_engine::provider::response::{ResponseReader, Timer, with_headers};
 use outlast_engine::transport::{Forwarded, header_pairs};
 use outlast_kernel::Timestamp;
 use outlast_kernel::failure::{Failure, IoKind, Phase};
+use std::pin::pin;
 
 /// The factor for the time limit of a response in one document.
 const WHOLE_RESPONSE_TIMEOUT_FACTOR: u32 = 3;
@@ -91,7 +92,8 @@ impl Attempt<'_> {
             credential.replace_in(headers.to_mut(), self.request.dialect());
         }
         let what = (self.request.method.clone(), self.request.target.as_str());
-        let sending = upstream.forward.send(what, &headers, body);
+        // Pinned here: moved into the reader, it would be copied three times.
+        let sending = pin!(upstream.forward.send(what, &headers, body));
         let mut limit = self.upstreams.timeouts.until_headers();
         if !self.request.is_streamed {
             // The headers of a response in one document arrive when it is complete.
