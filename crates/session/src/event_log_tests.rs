@@ -57,7 +57,7 @@ fn push_all(log: &EventLog, bodies: impl IntoIterator<Item = (u32, Body)>) {
     }
 }
 
-/// What is under way, in words.
+/// Describes the live turn in words.
 fn live(log: &EventLog) -> Vec<String> {
     let live = log.snapshot().live;
     let said = |event: Event| match event.body {

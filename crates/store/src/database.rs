@@ -135,12 +135,12 @@ fn is_intact(connection: &Connection) -> bool {
 
 /// The path of an open file, and its identity.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct OpenFile {
     pub(crate) path: PathBuf,
     identity: Option<(u64, u64)>,
 }
 
-impl Place {
+impl OpenFile {
     /// Remembers the file that is at that path now.
     pub(crate) fn new(path: &Path) -> Self {
         let (path, identity) = (path.to_owned(), file_identity(path));

@@ -13,7 +13,7 @@ pub use read::{Availability, Page, Summary};
 pub use session_lock::{NewSession, SessionLock};
 
 use crate::Error;
-use crate::database::{self, JOURNAL, Place};
+use crate::database::{self, JOURNAL, OpenFile};
 use crate::worker::{OnCallerGone, Worker};
 use outlast_kernel::Timestamp;
 use owner::Owner;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// The journal as this process has it open. Clones share one thread and own sessions together.
 #[derive(Clone, Debug)]
 pub struct Journal {
-    file: Arc<Place>,
+    file: Arc<OpenFile>,
     worker: Worker,
     owner: Arc<Owner>,
 }
@@ -85,7 +85,7 @@ impl Journal {
         Ok(Self {
             worker: Worker::start(path, connection)?,
             owner: Arc::new(Owner::new(path)),
-            file: Arc::new(Place::new(path)),
+            file: Arc::new(OpenFile::new(path)),
         })
     }
 
@@ -95,9 +95,9 @@ impl Journal {
         &self,
         change: impl FnOnce(&Connection) -> Result<R, Error> + Send + 'static,
     ) -> impl Future<Output = Result<R, Error>> + Send + 'static {
-        let place = Arc::clone(&self.file);
+        let file = Arc::clone(&self.file);
         let change = move |connection: &Connection| {
-            place.check()?;
+            file.check()?;
             change(connection)
         };
         self.worker.change(OnCallerGone::Run, change, |made| made)
@@ -108,9 +108,9 @@ impl Journal {
         &self,
         read: impl FnOnce(&Connection) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
-        let place = Arc::clone(&self.file);
+        let file = Arc::clone(&self.file);
         let look = self.worker.run(move |connection, _| {
-            place.check()?;
+            file.check()?;
             // One view of the file for all statements of the query.
             let view = connection.transaction()?;
             read(&view)

@@ -29,7 +29,7 @@ pub use gates::{GateExchange, GateSnapshot};
 pub use journal::Journal;
 pub use reconnect::{Listener, Reconnecting, StoreEvent};
 
-use database::{Place, SHARED_STATE};
+use database::{OpenFile, SHARED_STATE};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use worker::Worker;
 /// The shared state file as this process has it open. Clones share one thread.
 #[derive(Clone, Debug)]
 pub struct Store {
-    place: Arc<Place>,
+    file: Arc<OpenFile>,
     worker: Worker,
 }
 
@@ -61,7 +61,7 @@ impl Store {
         replaced: Option<PathBuf>,
     ) -> Result<OpenedStore, Error> {
         let store = Self {
-            place: Arc::new(Place::new(path)),
+            file: Arc::new(OpenFile::new(path)),
             worker: Worker::start(path, connection)?,
         };
         Ok(OpenedStore { store, replaced })
@@ -69,7 +69,7 @@ impl Store {
 
     /// Returns whether another process has changed the file since the last call.
     pub async fn has_external_changes(&self) -> Result<bool, Error> {
-        self.place.check()?;
+        self.file.check()?;
         self.worker
             .run(|connection, seen| {
                 let version: i64 =

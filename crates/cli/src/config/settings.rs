@@ -250,7 +250,7 @@ impl Retry {
     }
 }
 
-/// What a prompt may cost; zero is no ceiling.
+/// Returns the cost limit of a prompt; zero means no limit.
 fn cost_ceiling(layers: &Layers) -> Option<Cost> {
     layers.get("limits.cost").filter(|cost| *cost > Cost(0))
 }

@@ -56,7 +56,7 @@ pub(crate) fn recorded_steps(run: &Run) -> Vec<PlannedStep> {
     steps.map(step).collect()
 }
 
-/// What the status lines of a run are made of.
+/// The data of a run's status lines.
 pub(crate) struct StatusLines<'a> {
     pub(crate) steps: &'a [PlannedStep],
     pub(crate) run: &'a Run,

@@ -1,4 +1,4 @@
-//! What a turn leaves: entries in its journal, and events for its listeners.
+//! The record of a turn: entries in its journal, and events for its listeners.
 //!
 //! Invariant: entries are written in the order in which they were noted; entries that could not be written stay noted,
 //! and are written first when the journal works again.

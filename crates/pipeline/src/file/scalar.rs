@@ -21,14 +21,14 @@ use std::time::Duration;
 
 /// The edge that ends a run.
 const COMPLETE: &str = "_complete";
-/// What an input of the run is written with.
+/// The prefix that marks a name as an input of the run.
 const RUN_INPUT_PREFIX: &str = "inputs.";
-/// Names of steps that would mean something else.
+/// Names that steps cannot have, because they mean something else.
 const RESERVED: [&str; 2] = [COMPLETE, "inputs"];
 /// The longest name.
 const MAX_NAME_LENGTH: usize = 64;
 
-/// What stands where a text can stand, or something else in its place.
+/// A value where the file allows a text or another form.
 pub(super) enum Shape<T> {
     Text(String),
     /// A number, `true` or `false`; its place says how it is written.
@@ -186,7 +186,7 @@ fn non_empty(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// What a word of a list stands for.
+/// Returns the meaning of a word from a list.
 fn one_of<T: Copy, const N: usize>(text: &str, words: [(&str, T); N]) -> Result<T, String> {
     let found = words.iter().find(|(word, _)| *word == text);
     found

@@ -16,7 +16,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
-/// What the steps need to know of what stands before them.
+/// The parts of the file before `steps` on which the steps depend.
 pub(super) struct StepDefaults<'a> {
     pub(super) log: &'a FaultLog<'a>,
     /// The folder of the file.

@@ -1,18 +1,18 @@
-//! What to say of a word that may not stand where it does, and what to write instead.
+//! Messages about unknown words and fields, with the word to write instead.
 
 use super::printable;
 
 /// The agent programs that are known.
 pub(super) const AGENTS: [&str; 4] = ["claude", "codex", "opencode", "pi"];
-/// What a prompt may be allowed beside reading.
+/// Permissions of a prompt beside reading.
 pub(super) const ALLOWED_TO_PROMPTS: [&str; 4] = ["write", "bash", "outside", "mcp"];
-/// What an agent may be allowed beside reading.
+/// Permissions of an agent beside reading.
 pub(super) const ALLOWED_TO_AGENTS: [&str; 2] = ["write", "bash"];
 
-/// With how many others a word is compared, to find out what was meant.
+/// Maximum number of words to compare an unknown word with.
 const MAX_COMPARED_NAMES: usize = 1000;
 
-/// What to write instead of a field that other systems' files have.
+/// Returns the replacement for a field that the files of other systems have.
 fn advice(foreign: &str) -> Option<&'static str> {
     Some(match foreign {
         "exec" => "write `prompt:` or `command:`",
@@ -50,7 +50,7 @@ fn advice(foreign: &str) -> Option<&'static str> {
     })
 }
 
-/// What to say of a field that may not stand there.
+/// Returns the message about an unknown field.
 pub(super) fn unknown_field(name: &str, known: &[&str]) -> String {
     let rest = match (advice(name), nearest(name, known.iter().copied())) {
         (Some(advice), _) => advice.to_owned(),
@@ -60,7 +60,7 @@ pub(super) fn unknown_field(name: &str, known: &[&str]) -> String {
     format!("unknown field `{}`; {rest}", printable(name))
 }
 
-/// What to say of a word that is none of a list.
+/// Returns the message about a word that is not in the list.
 pub(super) fn not_one_of(word: &str, words: &[&str]) -> String {
     format!(
         "expected one of {}, found `{}`{}",
@@ -70,7 +70,7 @@ pub(super) fn not_one_of(word: &str, words: &[&str]) -> String {
     )
 }
 
-/// What to say of a name that nothing has.
+/// Returns the message about an unknown name.
 pub(super) fn unknown_name<'a>(
     what: &str,
     name: &str,

@@ -73,7 +73,7 @@ impl Kind {
     }
 }
 
-/// What kind of step it is; a step that is none, or two, or has what others have, is noted.
+/// Returns the kind of a step. Notes a fault if it has no kind, two kinds, or fields of another kind.
 pub(super) fn kind(raw: &RawStep, span: SourceSpan, log: &FaultLog<'_>) -> Option<Kind> {
     let kinds = [
         ("command", Kind::Command, place(&raw.command)),

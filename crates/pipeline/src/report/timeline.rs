@@ -33,7 +33,7 @@ const MAX_TITLE_BYTES: usize = 400;
 /// The number of parts into which times divide the width.
 const PARTS: u8 = 4;
 
-/// What a bar shows: its class in HTML, its name in the legend, and its character in plain text.
+/// The look of a bar: its class in HTML, its name in the legend, and its character in plain text.
 #[derive(Debug)]
 pub(super) struct Look {
     pub(super) class: &'static str,

@@ -203,7 +203,10 @@ impl RunSnapshot {
             leads_to: Vec::new(),
             part_of: None,
             phase: self.phase(id, step.phase),
-            attempts: attempts.into_iter().skip(earlier).map(attempt).collect(),
+            attempts: attempts[earlier..]
+                .iter()
+                .map(|(visit, one)| attempt(visit, one))
+                .collect(),
             earlier_attempts: earlier,
             waiting: is_open.then(|| self.waiting(id, step)).flatten(),
             question: is_open.then(|| self.question(id, step.phase)).flatten(),
@@ -277,7 +280,7 @@ fn max_attempts_per_step(steps: usize) -> usize {
     (MAX_ATTEMPTS_TOTAL / steps.max(1)).clamp(1, MAX_ATTEMPTS_PER_STEP)
 }
 
-fn attempt((visit, attempt): (&Visit, &Attempt)) -> RunAttempt {
+fn attempt(visit: &Visit, attempt: &Attempt) -> RunAttempt {
     let problem = attempt.problem.as_ref();
     let outcome = match (problem, &attempt.next) {
         _ if attempt.ended.is_none() => None,

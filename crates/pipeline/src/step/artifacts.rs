@@ -1,4 +1,4 @@
-//! What a step reads and makes: its inputs, its main output and its files, stored by their content.
+//! The artifacts of a step: its inputs, its main output and its files, stored by their content.
 
 use super::super::contract::json;
 use super::super::definition::{Source, Step};

@@ -630,7 +630,7 @@ async fn model_choice_is_part_of_the_next_prompt_only() {
 
 // --- Everything at once ---
 
-/// What became of the prompts of a door.
+/// The outcomes of a door's prompts.
 #[derive(Default)]
 struct Settled {
     started: Vec<(String, Started)>,

@@ -3,14 +3,14 @@
 use super::Row;
 use super::write_buffer::{Group, WriteOutcome};
 use crate::Error;
-use crate::database::{self, HOLDS, Place, millis, timestamp};
+use crate::database::{self, HOLDS, OpenFile, millis, timestamp};
 use rusqlite::{Connection, params};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
 pub(super) struct HoldsFile {
-    place: Place,
+    file: OpenFile,
     pub(super) connection: Connection,
     /// No other process has the file as long as this is open.
     _owned: fs::File,
@@ -30,7 +30,7 @@ impl HoldsFile {
         };
         let rows = rows.map_err(|error| error.with_path(path))?;
         let file = Self {
-            place: Place::new(path),
+            file: OpenFile::new(path),
             connection,
             _owned: owned,
         };
@@ -39,13 +39,13 @@ impl HoldsFile {
 
     /// Writes a group of changes as one transaction, to a new file if this one is damaged or gone.
     pub(super) fn write(&mut self, group: &Group) -> Result<WriteOutcome, Error> {
-        if self.place.check().is_err() {
-            let (connection, aside) = database::open(&self.place.path, &HOLDS)?;
+        if self.file.check().is_err() {
+            let (connection, aside) = database::open(&self.file.path, &HOLDS)?;
             return self.write_to_new_file(group, connection, aside);
         }
         match self.try_write(group) {
             Err(error) if error.is_corruption() => {
-                let (connection, aside) = database::replace(&self.place.path, &HOLDS)?;
+                let (connection, aside) = database::replace(&self.file.path, &HOLDS)?;
                 self.write_to_new_file(group, connection, aside)
             }
             written => written.map(|()| WriteOutcome::SameFile),
@@ -59,7 +59,7 @@ impl HoldsFile {
         aside: Option<PathBuf>,
     ) -> Result<WriteOutcome, Error> {
         self.connection = connection;
-        self.place = Place::new(&self.place.path);
+        self.file = OpenFile::new(&self.file.path);
         self.try_write(group)?;
         Ok(WriteOutcome::NewFile(aside))
     }
@@ -67,7 +67,7 @@ impl HoldsFile {
     fn try_write(&mut self, group: &Group) -> Result<(), Error> {
         let written =
             database::transact(&mut self.connection, |connection| write(connection, group));
-        written.map_err(|error| error.with_path(&self.place.path))
+        written.map_err(|error| error.with_path(&self.file.path))
     }
 }
 

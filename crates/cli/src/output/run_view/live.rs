@@ -72,7 +72,7 @@ pub(super) fn question_line(asked: &Question) -> String {
     }
 }
 
-/// What is recorded of the steps beside the run's own state: waits of sessions, and open questions.
+/// Returns the recorded facts about steps that are not in the run's state: waits of sessions, and open questions.
 pub(crate) fn recorded_live_steps(seen: &RunSnapshot) -> BTreeMap<String, LiveStep> {
     let mut live: BTreeMap<String, LiveStep> = BTreeMap::new();
     for (id, wait) in &seen.waits {
